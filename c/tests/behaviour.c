@@ -2,7 +2,8 @@
 //
 //     behaviour FOLDER [SOCKET]
 //
-// FOLDER is empty. SOCKET is that of a larderd, started with --local-readers, without items.
+// FOLDER is empty. SOCKET is the socket of a larderd without items that was started with
+// --local-readers.
 #include "check.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ static void loads(uint32_t flags) {
     larder_item item;
     char value[16];
 
-    // Readers miss a reserved key and do not wait.
+    // Readers of a reserved key report a miss and do not wait.
     CHECK(larder_begin_load(cache, TEXT("k"), 10, &load) == LARDER_OK);
     CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_MISSING);
     CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("loaded"), 60, 7) == LARDER_OK);
@@ -118,7 +119,7 @@ static void loads(uint32_t flags) {
     // A load ends once.
     CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("again"), 0, 0) == LARDER_CHANGED);
 
-    // A newer value and a delete win over the load.
+    // A newer value and a delete take precedence over the load.
     CHECK(larder_begin_load(cache, TEXT("k"), 10, &load) == LARDER_OK);
     CHECK(larder_set(cache, TEXT("k"), TEXT("newer"), 0, 0) == LARDER_OK);
     CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("older"), 0, 0) == LARDER_CHANGED);
@@ -141,7 +142,7 @@ static void loads(uint32_t flags) {
     CHECK(larder_end_load(cache, TEXT("k"), &load, NULL, 1, 0, 0) == LARDER_INVALID);
     CHECK(larder_cancel_load(cache, TEXT("k"), NULL) == LARDER_INVALID);
 
-    // The library takes words of no load for those of a load that has ended.
+    // Arbitrary words count as a load that has ended.
     memset(&load, 0xff, sizeof load);
     CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("v"), 0, 0) == LARDER_CHANGED);
     CHECK(larder_cancel_load(cache, TEXT("k"), &load) == LARDER_OK);
@@ -254,7 +255,8 @@ static void children(void) {
     larder_close(cache);
 }
 
-// A child beyond the number of processes has no cache: larder_usable says why.
+// If processes_max processes use the cache, a child cannot join it: larder_usable returns the
+// reason.
 static void too_many_processes(void) {
     char why[256] = "unchanged", value[8];
     larder_options options = {.struct_bytes = sizeof options,

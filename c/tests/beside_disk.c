@@ -1,11 +1,11 @@
-// Reads in the memory of a larderd with a disk tier beside writers that recycle it. Exits with 0,
-// or names the first check that fails.
+// Reads in the memory of a larderd with a disk tier while writers recycle that memory. Exits with
+// 0, or names the first check that fails.
 //
 //     beside_disk FOLDER SOCKET
 //
-// SOCKET is that of a larderd without items, started with --local-readers, --tier-path and 4 MiB of
-// memory. FOLDER is not used. If its name ends with "cache", items may be missing: the disk of a
-// cache takes what it has time for.
+// SOCKET is the socket of a larderd without items that was started with --local-readers,
+// --tier-path and 4 MiB of memory. FOLDER is not used. If its name ends with "cache", items may be
+// missing: in cache mode items are lost if the disk cannot keep up.
 #include "check.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 enum { KEYS = 4000, VALUE_BYTES_MAX = 6600 };
 
 static const char *server;
-// The last change of a key that has begun, and the last one that has ended.
+// The last change of a key that has begun, and the last change that has ended.
 static atomic_int begun[KEYS], ended[KEYS];
 static atomic_int is_over, missing, local, by_server;
 

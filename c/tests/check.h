@@ -18,16 +18,16 @@
 // A string literal as a pointer and a length.
 #define TEXT(text) (text), (sizeof(text) - 1)
 
-// Plays the scene of same_calls.c. `cache` is empty, keeps cas tokens, and limits items to 1 MiB.
+// Runs same_calls.c. `cache` is empty, uses cas tokens, and limits items to 1 MiB.
 void same_calls(const larder *cache);
 
-// Connects to the larderd at `socket`, which has no items, and plays connected.c.
+// Connects to the larderd at `socket`, which has no items, and runs connected.c.
 void connected(const char *socket);
 
-// Plays reports.c.
+// Runs reports.c.
 void reports(void);
 
-// Plays tier.c, with directories in `folder`.
+// Runs tier.c, with directories in `folder`.
 void tiers(const char *folder);
 
 #endif

@@ -1,7 +1,8 @@
-// A client of a server: the scene of same_calls.c, leases, and what a client does not support.
+// A client of a server: the calls of same_calls.c, leases, and the functions that a client does not
+// support.
 #include "check.h"
 
-// The lease of a client excludes other clients, and no reader of its key sees it.
+// The lease of a client excludes other clients, and readers of its key do not find it.
 static void leases(larder *cache, const char *socket) {
     larder *other = NULL;
     larder_lease_token lease, another;

@@ -1,4 +1,4 @@
-// The header is understood by C++ too, and links.
+// The header also compiles as C++, and the program links.
 #include <larder.h>
 
 int main() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the library into a folder of its own, and builds and runs the example with what is there: by pkg-config, linked
-# to the shared and to the static library, and by CMake where there is one.
+# Installs the library into a temporary folder, and builds and runs the example with the installed files: with pkg-config,
+# linked to the shared and to the static library, and with CMake if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
 passed=0
 says_hello() {
     if [ "$("$1")" != hello ]; then
-        echo "C library: $1 does not say hello" >&2
+        echo "C library: $1 does not print hello" >&2
         exit 1
     fi
     passed=$((passed + 1))
@@ -31,11 +31,11 @@ if command -v cmake >/dev/null; then
 else
     ../.ci/skip "C library: cmake" "cmake is missing"
 fi
-# Programs ask for it by its number.
+# Programs refer to the library by its soname.
 readelf -d "$prefix/lib/liblarder.so" | grep -q 'SONAME.*liblarder\.so\.1' || { echo "C library: no soname" >&2; exit 1; }
-# Nothing but what the header declares is seen from outside.
+# Only the functions of the header are exported.
 if nm -D --defined-only "$prefix/lib/liblarder.so" | awk '{print $3}' | grep -v '^larder_'; then
-    echo "C library: these names should not be seen from outside" >&2
+    echo "C library: these names must not be exported" >&2
     exit 1
 fi
 passed=$((passed + 2))
@@ -53,7 +53,7 @@ file=liblarder.so.1.$version
 [ "$(find "$prefix/lib" -maxdepth 1 -name 'liblarder.so*' | wc -l)" = 3 ] || fail "there are other liblarder.so files"
 passed=$((passed + 1))
 
-# What is installed has no debug information, and is no larger than code and its tables need.
+# The installed files have no debug information, and are only as large as code and its tables require.
 for limit in "$file:$((5 << 20))" "liblarder.a:$((40 << 20))"; do
     bytes=$(stat --format %s "$prefix/lib/${limit%:*}")
     [ "$bytes" -le "${limit#*:}" ] || fail "${limit%:*} has $bytes bytes, at most ${limit#*:} are expected"
@@ -64,7 +64,7 @@ for built in "$file" liblarder.a; do
 done
 passed=$((passed + 1))
 
-# The symbols are in a file of their own, which binutils and gdb find by themselves.
+# The symbols are in a separate file, which binutils and gdb find automatically.
 symbols=$prefix/lib/.debug/$file.debug
 readelf --string-dump=.gnu_debuglink "$prefix/lib/$file" | grep -q "$file.debug" ||
     fail "$file does not name its symbols"

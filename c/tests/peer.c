@@ -1,6 +1,6 @@
 // One of several programs, in several languages, that use one shared cache at the same time and
-// check each other's writes.
-// go/shared/conformance says what each of them does, and runs them.
+// check each other's writes. go/shared/conformance documents the protocol between them, and runs
+// them.
 //
 //     peer FILE ROUNDS SELF PEER...
 #include <inttypes.h>
@@ -45,7 +45,8 @@ static void store(const char *key, const char *writer, uint64_t round) {
     }
 }
 
-// Whether there is an item; if so what its value says, which has to be whole.
+// Returns whether the key has an item. Checks that its value is complete, and returns the parts of
+// the value.
 static int read_value(const char *key, char *writer, uint64_t *round) {
     char value[VALUE_BYTES_MAX + 1], of[64];
     larder_item item;

@@ -1,4 +1,4 @@
-// What larder.h says of signed counters, walks with metadata, leases, and the time of a thread.
+// Checks signed counters, walks with metadata, leases, and the time of a handle.
 #include "check.h"
 
 #include <errno.h>
@@ -111,7 +111,7 @@ static void leases(void) {
     while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
     }
     CHECK(status == 0);
-    // Its holder is dead.
+    // The process that held the lease is dead.
     CHECK(larder_lease(cache, TEXT("k"), 60000, &lease) == LARDER_OK);
     larder_close(cache);
 }

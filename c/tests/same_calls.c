@@ -1,5 +1,6 @@
-// One scene for every kind of handle. behaviour.c plays it on a cache in the process and on one in
-// a file, connected.c on a client of a server. A call whose outcome differs between them fails.
+// The same calls for every kind of handle. behaviour.c runs them on a cache in the process and on a
+// cache in a file, connected.c on a client of a server. The test fails if an outcome differs
+// between them.
 #include "check.h"
 
 #include <string.h>
@@ -17,9 +18,9 @@ static int holds(const larder *cache, const char *key, const char *expected) {
            peeked.value_bytes == bytes && memcmp(value, expected, bytes) == 0;
 }
 
-// True if an item lives for `secs` seconds, or a little less because time passes. A client sends
-// more than 30 days as an absolute second: the server's clock, which ticks once a second, may be
-// behind.
+// True if an item expires in `secs` seconds, or a little less because time passes. A client sends
+// more than 30 days as an absolute second, and the server's clock, which ticks once a second, may
+// lag.
 static int lives(uint32_t secs) {
     return item.ttl_secs <= secs + (secs > 30 * 86400) && item.ttl_secs + 5 >= secs;
 }
@@ -37,7 +38,7 @@ static void reads(const larder *cache) {
     CHECK(holds(cache, "k", "value") && lives(60) && item.flags == 0 && item.cas != 0);
     CHECK(larder_get(cache, TEXT("k"), value, sizeof value, NULL) == LARDER_OK);
 
-    // The buffer is too short: it stays as it is, and the item has the length.
+    // The buffer is too short: it is unchanged, and the item contains the length.
     memset(value, '#', sizeof value);
     CHECK(larder_get(cache, TEXT("k"), value, 4, &item) == LARDER_TOO_SMALL);
     CHECK(item.value_bytes == 5 && value[0] == '#');
@@ -125,7 +126,7 @@ static void several_keys(const larder *cache) {
         CHECK(key % 3 == 0 || (items[key].value_bytes == (uint64_t)bytes &&
                                memcmp(values + items[key].value_at, expected, (size_t)bytes) == 0));
     }
-    // The buffer is too short for all: the values that fit are there.
+    // The buffer is too short for all values: it contains the values that fit.
     CHECK(larder_get_many(cache, keys, lengths, 40, values, 4, items) == LARDER_OK);
     CHECK(items[0].status == LARDER_MISSING && items[3].status == LARDER_MISSING);
     CHECK(items[1].status == LARDER_OK && items[1].value_at == 0);
@@ -145,7 +146,7 @@ static void large_values(const larder *cache) {
     CHECK(larder_get(cache, TEXT("large"), found, BYTES - 1, &item) == LARDER_TOO_SMALL);
     CHECK(larder_get(cache, TEXT("large"), found, BYTES, &item) == LARDER_OK);
     CHECK(memcmp(stored, found, BYTES) == 0);
-    // A store that fails removes the item that it was to replace.
+    // A failed store removes the item that it should have replaced.
     CHECK(larder_set(cache, TEXT("large"), huge, 2 << 20, 0, 0) == LARDER_TOO_LARGE);
     CHECK(larder_contains(cache, TEXT("large")) == LARDER_MISSING);
     free(huge);

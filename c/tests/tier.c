@@ -1,5 +1,5 @@
-// A cache with a disk tier: a store and a cache that are closed and opened again, refusals, and
-// what a child of a fork gets.
+// A cache with a disk tier: both modes are closed and opened again, invalid options are refused,
+// and a child of a fork cannot use the tier.
 #include "check.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 static char directory[300];
 
-// Opens a cache with this tier; null with the reason in `why` if it is refused.
+// Opens a cache with this tier. Returns null, with the reason in `why`, if the options are refused.
 static larder *open_tier(const larder_tier *tier, uint32_t flags, const char *path, char *why, size_t why_bytes) {
     larder_options options = {.struct_bytes = sizeof options,
                               .memory_bytes = 2 << 20,
@@ -87,7 +87,7 @@ static void fill(larder *cache) {
     }
 }
 
-// Every value is there, by one call each and by calls for 50.
+// Every value is found, by larder_get and by larder_get_many with 50 keys.
 static void check(const larder *cache) {
     static char values[50 * VALUE_BYTES];
     for (int first = 0; first < COUNT; first += 50) {
@@ -156,7 +156,7 @@ static void caches(const larder_tier *tier) {
     larder_key_walk *walk = NULL;
     CHECK(larder_keys(cache, NULL, 0, &walk) == LARDER_OK);
     larder_close(cache);
-    // The walk holds the cache, and not the directory.
+    // The walk keeps the cache, but not the directory, in use.
     cache = opened(tier);
     larder_keys_close(walk);
     check(cache);
@@ -171,7 +171,7 @@ static void admission(const larder_tier *tier) {
     larder_close(cache);
 }
 
-// A change of durability sync is durable when the call returns.
+// With LARDER_DURABILITY_SYNC a change is durable when the call returns.
 static void syncs(const larder_tier *tier) {
     larder *cache = opened(tier);
     for (int times = 0; times < 20; times++) {
@@ -211,7 +211,8 @@ static void children(const larder_tier *tier) {
 
 void tiers(const char *folder) {
     snprintf(directory, sizeof directory, "%s/tier-store", folder);
-    // A cache drops nothing: the log has extents and memory for all that memory evicts.
+    // In this test LARDER_MODE_CACHE drops no items: the log has enough extents and memory for
+    // everything that is evicted.
     larder_tier tier = {.struct_bytes = sizeof tier,
                         .path = directory,
                         .bytes = 1 << 28,

@@ -1,4 +1,4 @@
-//! Sets the soname of the shared library: its number is the version of the interface.
+//! Sets the soname of the shared library. Its number is the version of the interface.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liblarder.so.1");

@@ -1,4 +1,4 @@
-//! Exports that count.
+//! Exports that change counters.
 
 use std::ffi::c_void;
 
@@ -9,8 +9,9 @@ use crate::raw::{bytes, guard, place, reference};
 use crate::{Handle, Status};
 
 /// Adds `delta` to a counter, an item whose value is a decimal number, and writes the new value to
-/// `number`. The counter wraps at 2^64 and keeps its time to live. `LARDER_MISSING` if the key has
-/// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is not a number.
+/// `number`. The counter wraps at 2^64 and keeps its time to live. Returns `LARDER_MISSING` if the
+/// key has no item, which `larder_add` can create, and `LARDER_NOT_A_NUMBER` if the value is not a
+/// number.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::increment`].
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn larder_increment(
     })
 }
 
-/// Subtracts `delta` from a counter, which stops at 0: see `larder_increment`.
+/// Subtracts `delta` from a counter, down to 0. See `larder_increment`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::decrement`].
@@ -55,12 +56,12 @@ pub unsafe extern "C" fn larder_decrement(
 
 /// Adds `delta` to a signed counter, and writes the new value to `number`. A signed counter is an
 /// item with the tag `LARDER_TAG_LONG` whose value is a decimal number. It wraps at 2^63 and keeps
-/// its time to live. If the key has no item, the counter begins at `delta`, with the time to live
-/// `ttl_secs_if_new`. `LARDER_NOT_A_NUMBER` if the item has another tag, or a value that is no
-/// decimal number from -2^63 to 2^63 - 1. `LARDER_UNSUPPORTED` on a server.
+/// its time to live. If the key has no item, the counter starts at `delta`, with the time to live
+/// `ttl_secs_if_new`. Returns `LARDER_NOT_A_NUMBER` if the item has another tag, or if its value is
+/// not a decimal number from -2^63 to 2^63 - 1. Returns `LARDER_UNSUPPORTED` on a server.
 ///
-/// Cost: as `larder_increment` while the number is not negative and keeps its length; otherwise
-/// that of a store.
+/// Cost: same as `larder_increment` if the number is not negative and keeps its length; otherwise
+/// same as a store.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::add_signed`].
@@ -82,9 +83,9 @@ pub unsafe extern "C" fn larder_add_i64(
     })
 }
 
-/// Stores `new_number` in a signed counter if its value is `old`: see `larder_add_i64`. The counter
-/// keeps its time to live. `LARDER_CHANGED` if it has another value, `LARDER_MISSING` if the key
-/// has no item. `LARDER_UNSUPPORTED` on a server.
+/// Stores `new_number` in a signed counter if its value is `old`. See `larder_add_i64`. The counter
+/// keeps its time to live. Returns `LARDER_CHANGED` if the counter has another value,
+/// `LARDER_MISSING` if the key has no item, and `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::swap_signed`].

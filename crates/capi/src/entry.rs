@@ -1,4 +1,4 @@
-//! Exports that report what is known of items.
+//! Exports that report the metadata of items.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -9,21 +9,22 @@ use crate::item::mark;
 use crate::raw::{buffer, bytes, elements_mut, guard, place, reference, required_place};
 use crate::{Handle, Status};
 
-/// What is known of an item.
+/// The metadata of an item.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Offset of the key in `bytes_of_keys` of `larder_walk`; 0 by `larder_describe`.
+    /// Offset of the key in `bytes_of_keys` of `larder_walk`; `larder_describe` writes 0.
     pub key_at: u64,
     /// Length of the value, in bytes.
     pub value_bytes: u64,
-    /// The memory that the item takes, in bytes, without about 13 in the index.
+    /// The memory that the item uses, in bytes. The index uses about 13 more.
     pub memory_bytes: u64,
-    /// The Unix time at which the item was stored or last changed. About that time if
-    /// `LARDER_STORED_ABOUT` is in `marks`: minutes or hours early in a large cache, or late.
+    /// The Unix time at which the item was stored or last changed. If `LARDER_STORED_ABOUT` is in
+    /// `marks`, the time is approximate: it may be too late, or too early by minutes or, in a large
+    /// cache, hours.
     pub stored_at: i64,
-    /// The Unix time of the last store, read, change or touch; that of a read may be up to 58
-    /// seconds later.
+    /// The Unix time of the last store, read, change or touch. After a read it may be up to 58
+    /// seconds too late.
     pub used_at: i64,
     /// The Unix time at which the item expires; 0 if it does not.
     pub expires_at: i64,
@@ -31,14 +32,14 @@ pub struct Entry {
     pub key_bytes: u32,
     /// The caller's flags, as stored with the value.
     pub flags: u32,
-    /// How often the item was read lately, as eviction counts: 0 to 3.
+    /// How often the item was read recently, as counted for eviction: 0 to 3.
     pub reads: u32,
     /// Bits: `LARDER_STALE`, `LARDER_RECACHE_TOKEN`, `LARDER_FETCHED`, `LARDER_STORED_ABOUT`.
     pub marks: u32,
 }
 
-/// A position in a walk of `larder_walk`. Zero begins a walk. It is plain data: it needs no close,
-/// and may be copied.
+/// A position in a walk of `larder_walk`. A cursor of zeros begins a walk. It is plain data: it may
+/// be copied, and does not have to be closed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct WalkCursor {
@@ -46,11 +47,12 @@ pub struct WalkCursor {
     pub words: [u64; 4],
 }
 
-/// Groups of the index that one call of `larder_walk` looks at.
+/// Maximum number of groups of the index that one call of `larder_walk` visits.
 const GROUPS_AT_ONCE: u32 = 1024;
 
 impl Entry {
-    /// Cost: [`Cache::epoch`] reads two clocks, as long as the rest takes; a walk calls it once.
+    /// Takes the epoch as an argument because [`Cache::epoch`] reads two clocks, which takes as
+    /// long as the rest; a walk calls it once.
     fn of(epoch: Epoch, item: &ItemReport, key_at: usize) -> Self {
         let unix_of = |second| epoch.unix_of(second);
         let meta = &item.meta;
@@ -75,7 +77,7 @@ impl Entry {
     }
 }
 
-/// Where a walk puts what it finds.
+/// The output of a walk.
 struct Found<'a> {
     entries: &'a mut [MaybeUninit<Entry>],
     count: usize,
@@ -83,7 +85,8 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Adds the items of a group. Returns false, and adds none, if there is no room for all.
+    /// Adds the items of a group. If there is not enough space for all of them, adds nothing and
+    /// returns false.
     fn add(&mut self, epoch: Epoch, reports: &ItemReports) -> bool {
         let has_room = reports.items.len() <= self.entries.len() - self.count
             && reports.keys.len() <= self.keys.left();
@@ -99,7 +102,7 @@ impl Found<'_> {
         has_room
     }
 
-    /// Adds the next groups. Returns false at the end.
+    /// Adds the next groups. Returns false after the last group.
     ///
     /// # Errors
     /// [`Status::TooSmall`] if the first group with items does not fit.
@@ -120,19 +123,19 @@ impl Found<'_> {
     }
 }
 
-/// Writes what is known of the next items of a walk to `entries`, and their keys, one behind the
-/// other, to `bytes_of_keys`, and moves the cursor. The walk has the items whose keys begin with a
-/// prefix, in no particular order. It returns an item that exists all the time at least once; it
-/// may skip an item that a client stores or removes meanwhile. It counts no read, and holds nothing
-/// between two calls.
+/// Writes the metadata of the next items of a walk to `entries`, and their keys, one after the
+/// other, to `bytes_of_keys`, and moves the cursor. The walk returns the items whose keys begin
+/// with a prefix, in no particular order. It returns an item that exists during the entire walk at
+/// least once; it may skip an item that a client stores or removes during the walk. It does not
+/// count as a read, and holds no resources between two calls.
 ///
-/// Writes the number of entries to `count`: it may be 0 although the walk goes on. `LARDER_END`
-/// with a `count` of 0 at the end. `LARDER_TOO_SMALL`, with the cursor unchanged, if the items of
-/// one group of the index do not fit: a `capacity` of 64 and 16 KiB for the keys are enough for all
-/// groups that are not overfull, so double both then. `LARDER_UNSUPPORTED` on a server and with a
-/// disk tier.
+/// Writes the number of entries to `count`; it may be 0 before the end of the walk. Returns
+/// `LARDER_END` with a `count` of 0 at the end. Returns `LARDER_TOO_SMALL`, with the cursor
+/// unchanged, if the items of one group of the index do not fit. A `capacity` of 64 and 16 KiB for
+/// the keys are enough, except for rare overfull groups; in this case double both. Returns
+/// `LARDER_UNSUPPORTED` on a server and with a disk tier.
 ///
-/// Cost: that of reading about 10,000 items without their values, at most.
+/// Cost: at most the same as reading about 10,000 items without their values.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `entries` has `capacity` elements. Behavior:
@@ -179,8 +182,8 @@ pub unsafe extern "C" fn larder_walk(
     })
 }
 
-/// Writes what is known of an item in memory to `entry`. It counts no read. `LARDER_MISSING` if the
-/// key has no item there. `LARDER_UNSUPPORTED` on a server.
+/// Writes the metadata of an item in memory to `entry`. It does not count as a read. Returns
+/// `LARDER_MISSING` if the key has no item in memory, and `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::report_item`].

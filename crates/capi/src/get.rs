@@ -6,14 +6,15 @@ use crate::raw::{buffer, bytes, elements, elements_mut, guard, place, reference}
 use crate::{Handle, Item, Status};
 
 /// Copies the value of a key to `value`, which has `capacity` bytes, and writes its attributes to
-/// `item`. The copy is a value that the item had at one time, whatever other threads and processes
-/// do. `LARDER_TOO_SMALL` if the value is longer than `capacity`: then `item` has its length, and
-/// `value` is unchanged. `LARDER_MISSING` if the key has no item. `key`, `value` and `item` must
-/// not overlap. An invalid key is `LARDER_MISSING` in memory, and `LARDER_KEY` on a server.
+/// `item`. The copy is a value that the item had at one moment, whatever other threads and
+/// processes do. Returns `LARDER_TOO_SMALL` if the value is longer than `capacity`; then `item`
+/// contains its length, and `value` is unchanged. Returns `LARDER_MISSING` if the key has no item.
+/// `key`, `value` and `item` must not overlap. For an invalid key the function returns
+/// `LARDER_MISSING` in memory, and `LARDER_KEY` on a server.
 ///
-/// Cost: at most two cache misses of the processor, and a copy of the value. A connected cache that
-/// cannot read the memory of the server makes a round trip. With a disk tier the call reads an item
-/// that memory lacks from the disk.
+/// Cost: at most two cache misses of the processor, and a copy of the value. A connected cache
+/// makes a round trip if it cannot read the item in the memory of the server. With a disk tier the
+/// call reads the disk if the item is not in memory.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::get`].
@@ -37,8 +38,8 @@ pub unsafe extern "C" fn larder_get(
     })
 }
 
-/// Copies the value of a key as `larder_get` does, without counting: neither in the statistics nor
-/// as a read for eviction. `LARDER_UNSUPPORTED` on a server.
+/// Copies the value of a key as `larder_get` does, but counts the read neither in the statistics
+/// nor for eviction. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::look`].
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn larder_look(
 /// Writes the attributes of an item to `item`, without its value: the first of two calls for a host
 /// that must allocate a buffer. The second call is `larder_get`, which may find a different value.
 /// The call does not count as a read, except on a server, where it costs as much as `larder_get`.
-/// `LARDER_MISSING` if the key has no item.
+/// Returns `LARDER_MISSING` if the key has no item.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::peek`].
@@ -87,8 +88,8 @@ pub unsafe extern "C" fn larder_peek(
     })
 }
 
-/// Returns `LARDER_OK` if the key has an item, `LARDER_MISSING` if it has none. Counts and costs as
-/// `larder_peek` does.
+/// Returns `LARDER_OK` if the key has an item, otherwise `LARDER_MISSING`. Counting and cost are
+/// the same as for `larder_peek`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::peek`].
@@ -103,8 +104,8 @@ pub unsafe extern "C" fn larder_contains(
     unsafe { larder_peek(cache, key, key_bytes, std::ptr::null_mut()) }
 }
 
-/// Does what `larder_get` does, and sets the time to live of the item to `ttl_secs` from now, also
-/// if the value does not fit; 0 is no expiry. The two steps are not atomic.
+/// Same as `larder_get`, but also sets the time to live of the item to `ttl_secs` seconds from now,
+/// even if the value does not fit into the buffer; 0 means no expiry. The two steps are not atomic.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::get_and_touch`].
@@ -127,15 +128,15 @@ pub unsafe extern "C" fn larder_get_and_touch(
     })
 }
 
-/// Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
-/// lengths. The function writes the values to `values` one behind the other, as far as they fit
-/// into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
-/// `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier, the error of that key,
-/// and the other attributes.
+/// Copies the values of `count` keys. `keys` contains the keys one after the other, and `key_bytes`
+/// their lengths. The function writes the values that fit into `capacity` bytes to `values`, one
+/// after the other. It writes the attributes of each item to `items`, in the order of the keys. The
+/// `status` of an item is `LARDER_OK`, `LARDER_MISSING`, `LARDER_TOO_SMALL` or, with a disk tier,
+/// the error of that key.
 ///
-/// Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
-/// caches of the processor. On a server, a round trip for each 16 KiB of requests, which have 16
-/// bytes and the key.
+/// Cost: less than half the time of `count` calls of `larder_get` if the items are not in the
+/// caches of the processor. On a server, one round trip for each 16 KiB of requests; a request
+/// consists of 16 bytes and the key.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `key_bytes` and `items` have `count` elements,
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn larder_get_many(
                 key
             };
             let keys: Vec<&[u8]> = lengths.iter().map(split).collect();
-            // One call: the client sends as many keys together as it can.
+            // One call: a client sends as many keys together as it can.
             cache.get_many(&keys, &mut values, |at, found| {
                 items[at].write(found);
             })?;
@@ -186,10 +187,10 @@ pub unsafe extern "C" fn larder_get_many(
     })
 }
 
-/// Keys that the library looks up together in memory.
+/// Number of keys that the library looks up together in memory.
 const KEYS_AT_ONCE: usize = 16;
 
-/// Bytes of the caller: a key of `larder_prefetch`.
+/// A range of bytes: a key of `larder_prefetch`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
@@ -199,9 +200,9 @@ pub struct Slice {
     pub bytes: usize,
 }
 
-/// Announces that the caller is about to get these keys, one by one: the processor loads their
-/// items meanwhile. About 16 keys at a time are best, and pay if the items are not in the caches of
-/// the processor. Does nothing on a server.
+/// Prefetches the items of several keys into the caches of the processor. Call it before getting
+/// these keys one by one. About 16 keys at a time are best. The call is only useful if the items
+/// are not yet in the caches of the processor. Does nothing on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `keys` has `count` elements, and each `at` has

@@ -1,9 +1,9 @@
-//! The handle of C, and the operations on it: each is one method, for a cache in memory and for a
-//! client of a server.
+//! The handle that C receives, and its operations. Each operation is one method, for both a cache
+//! in memory and a client of a server.
 //!
-//! The methods take and return types of Rust, and the outcome as a [`Status`]: `Ok` if the
+//! The methods take and return types of Rust. They return the outcome as a [`Status`]: `Ok` if the
 //! operation ran, even if it found no item, and `Err` for errors. The exports convert the arguments
-//! of C.
+//! from C.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::{Item, Load, Status};
 pub enum Handle {
     /// In memory that this process has mapped.
     Cache(Cache),
-    /// Another handle of such a cache.
+    /// Another handle of a cache that this process has mapped.
     Copy(Cache),
-    /// On a server of this machine.
+    /// On a server on this machine.
     Client(Client),
 }
 
-/// A value to store, and how.
+/// A value to store, and the conditions of the store.
 pub(crate) struct Store<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) mode: StoreMode,
@@ -34,7 +34,7 @@ pub(crate) struct Store<'a> {
     /// 0 for an item that does not expire.
     pub(crate) ttl_secs: u32,
     pub(crate) flags: u32,
-    /// The token that the item must have.
+    /// The cas token that the item must have.
     pub(crate) cas: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Handle {
         }
     }
 
-    /// Returns whether this process uses the cache that was opened, and the reason if not.
+    /// Returns whether this process uses the cache that was opened, and the reason if it does not.
     pub(crate) fn usability(&self) -> (Status, String) {
         let (Self::Cache(cache) | Self::Copy(cache)) = self else {
             return (Status::Ok, String::new());
@@ -77,8 +77,8 @@ impl Handle {
         }
     }
 
-    /// Copies a value into `buffer`: [`Cache::try_get_to`], [`Client::get_with`]. Reports the item,
-    /// more than once if it changes meanwhile: the last report counts.
+    /// Copies a value into `buffer`: [`Cache::try_get_to`], [`Client::get_with`]. Calls `report`
+    /// with the item, more than once if it changes during the read; the last report is valid.
     #[inline]
     pub(crate) fn get(
         &self,
@@ -105,7 +105,8 @@ impl Handle {
         Ok(if buffer.is_whole() { Status::Ok } else { Status::TooSmall })
     }
 
-    /// Copies a value into `buffer` as [`Handle::get`] does, without counting: [`Cache::look_to`].
+    /// Copies a value into `buffer` as [`Handle::get`] does, but does not count the read:
+    /// [`Cache::look_to`].
     pub(crate) fn look(
         &self,
         key: &[u8],
@@ -135,8 +136,8 @@ impl Handle {
         Ok(status)
     }
 
-    /// Returns the attributes of an item, or [`Item::MISSING`]: [`Cache::try_peek`]. A client reads
-    /// the value too, as by [`Client::get_with`].
+    /// Returns the attributes of an item, or [`Item::MISSING`]: [`Cache::try_peek`]. A client also
+    /// reads the value, with [`Client::get_with`].
     pub(crate) fn peek(&self, key: &[u8]) -> Result<Item, Status> {
         let found = match self {
             Self::Cache(cache) | Self::Copy(cache) => {
@@ -149,10 +150,10 @@ impl Handle {
         Ok(found.unwrap_or(Item::MISSING))
     }
 
-    /// Copies the values of several keys into `buffer`, one behind the other, and reports each item
-    /// with the index of its key: [`Cache::prefetch`] and [`Handle::get`],
-    /// [`Client::get_many_with`], for which all items are missing until it reports them. A value
-    /// that does not fit leaves its room to the following ones.
+    /// Copies the values of several keys into `buffer`, one after the other, and calls `report`
+    /// with each item and the index of its key: [`Cache::prefetch`] and [`Handle::get`], or
+    /// [`Client::get_many_with`]. For a client, each item is first reported as missing. A value
+    /// that does not fit is skipped, and the next values use the space.
     pub(crate) fn get_many(
         &self,
         keys: &[&[u8]],
@@ -185,11 +186,11 @@ impl Handle {
         Ok(())
     }
 
-    /// Stores a value, and returns the outcome with the new cas token, 0 if there is none:
+    /// Stores a value, and returns the outcome with the new cas token, or 0 without a token:
     /// [`Cache::store_counted`], [`Client::store`].
     ///
     /// # Errors
-    /// [`Status::NoTokens`] if `store.cas` is given and the cache keeps no tokens.
+    /// [`Status::NoTokens`] if `store.cas` is given and the cache was opened without cas tokens.
     pub(crate) fn store(&self, store: &Store<'_>) -> Result<(Status, u64), Status> {
         match self {
             Self::Cache(cache) | Self::Copy(cache) => store.in_cache(cache),
@@ -300,7 +301,7 @@ impl Store<'_> {
     }
 }
 
-/// Returns a time to live; `None`, which is no expiry, for 0.
+/// Returns a time to live; `None`, which means no expiry, for 0.
 pub(crate) fn ttl(secs: u32) -> Option<Duration> {
     (secs != 0).then(|| Duration::from_secs(secs.into()))
 }
@@ -309,7 +310,7 @@ fn ok_or_missing(is_done: bool) -> Status {
     if is_done { Status::Ok } else { Status::Missing }
 }
 
-/// Takes back a value that did not fit, so that a shorter one may follow at the same offset.
+/// Discards a value that did not fit, so that a shorter value can be written at the same offset.
 fn drop_partial(buffer: &mut Lent<'_>, value_at: usize) {
     if !buffer.is_whole() {
         buffer.truncate(value_at);

@@ -1,4 +1,4 @@
-//! The attributes of an item, as C reads them.
+//! The attributes of an item, in the form for C.
 
 use larder::{Cache, Hit, Meta};
 
@@ -9,22 +9,23 @@ pub mod mark {
     /// The value is stale: a client marked it as out of date. A caller may use it until a new one
     /// arrives.
     pub const LARDER_STALE: u32 = 1;
-    /// A client holds the recache token: it stores the new value.
+    /// A client holds the recache token and will store the new value.
     pub const LARDER_RECACHE_TOKEN: u32 = 2;
     /// The item has been read before.
     pub const LARDER_FETCHED: u32 = 4;
-    /// A connected cache read the item in the memory of the server.
+    /// The item was read directly in the memory of the server.
     pub const LARDER_LOCAL: u32 = 8;
-    /// The time of storing is not known exactly, since the item was read meanwhile.
+    /// The time of the store is approximate, because the item was read since.
     pub const LARDER_STORED_ABOUT: u32 = 16;
 }
 
-/// Tags: the low four bits of `larder_item.flags` say what the value is, for programs of several
-/// languages that share a cache or a server. The numbers up to 7 are those of php-memcached. The
-/// library itself reads only `LARDER_TAG_LONG`. Callers decide what the other 28 bits mean:
-/// php-memcached marks compressed values by bits 4 to 7, and leaves the high 16 bits to programs.
+/// Tags: the low four bits of `larder_item.flags` are the type of the value, for programs in
+/// several languages that share a cache or a server. The numbers up to 7 are the same as in
+/// php-memcached. The library itself interprets only `LARDER_TAG_LONG`. Callers choose the meaning
+/// of the other 28 bits: php-memcached uses bits 4 to 7 for compressed values, and leaves the high
+/// 16 bits to programs.
 pub mod tag {
-    /// The bits that are the tag.
+    /// The bits that contain the tag.
     pub const LARDER_TAG_MASK: u32 = 15;
     /// A string of bytes.
     pub const LARDER_TAG_STRING: u32 = 0;
@@ -54,7 +55,7 @@ pub struct Item {
     pub value_bytes: u64,
     /// Offset of the value in the buffer of `larder_get_many`, in bytes.
     pub value_at: u64,
-    /// The cas token; 0 if the cache keeps none.
+    /// The cas token; 0 if the cache does not use cas tokens.
     pub cas: u64,
     /// The caller's flags, as stored with the value.
     pub flags: u32,
@@ -67,7 +68,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// What a read reports for a key without an item.
+    /// The result of a read for a key without an item.
     pub(crate) const MISSING: Self = Self {
         value_bytes: 0,
         value_at: 0,
@@ -98,7 +99,7 @@ impl Item {
         }
     }
 
-    /// Returns the attributes of an item that a server holds.
+    /// Returns the attributes of an item on a server.
     pub(crate) fn of_hit(value_bytes: usize, hit: &Hit) -> Self {
         let marks = [
             (hit.stale, mark::LARDER_STALE),
@@ -116,8 +117,8 @@ impl Item {
         }
     }
 
-    /// Returns this item as one of several: its value is at `value_at`, if it fits into `left`
-    /// bytes.
+    /// Returns this item with its value at `value_at` of a shared buffer, or with
+    /// [`Status::TooSmall`] if the value does not fit into `left` bytes.
     pub(crate) fn at(self, value_at: usize, left: usize) -> Self {
         match self.status {
             Status::Ok if self.value_bytes > left as u64 => {

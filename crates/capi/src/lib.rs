@@ -1,11 +1,11 @@
 //! The C ABI, which `c/include/larder.h` declares. `make header` generates that header
 //! from this crate, and a test compares the two.
 //!
-//! The exports only convert: arguments of C into types of Rust, results into a [`Status`] and
+//! The exports only convert: arguments of C into types of Rust, and results into a [`Status`] and
 //! outputs. The operations are methods of [`Handle`]. An export allocates nothing for the caller
-//! except objects that have a `_close`, keeps no pointer after it returns, starts no thread unless
-//! [`flag::LARDER_MAINTAINER`] or [`Options::tier`] asks for some, and returns [`Status::Defect`]
-//! if it panics.
+//! except objects with a `_close` function, keeps no pointer after it returns, starts threads only
+//! for [`flag::LARDER_MAINTAINER`] and [`Options::tier`], and returns [`Status::Defect`] if it
+//! panics.
 //!
 //! The library holds no lock and no memory of the caller between two calls, so a host may jump out
 //! of any code between them (PHP's bail-out, Lua's errors). Any number of threads may call at the
@@ -15,8 +15,7 @@
 //!
 //! The C caller upholds, for every pointer that it passes and that is not null:
 //!
-//! - an input is aligned and readable for its type or for its length in bytes, and nothing changes
-//!   it
+//! - an input is aligned and readable for its type or for its length in bytes, and is not changed
 //!   until the call returns;
 //! - an output is aligned and writable for its type or for its capacity, and nothing else reads or
 //!   writes it until the call returns; buffers overlap no other argument;
@@ -78,11 +77,11 @@ pub use tier::{
 };
 pub use walk::{Keys, LARDER_KEY_BYTES_MAX, larder_keys, larder_keys_close, larder_keys_next};
 
-/// The interface that a program was compiled with. `larder_abi_version` returns the interface of
-/// the loaded library; a different number is an incompatible interface.
+/// The version of the interface that a program was compiled with. `larder_abi_version` returns the
+/// version of the loaded library; if the numbers differ, the interfaces are incompatible.
 pub const LARDER_ABI_VERSION: u32 = 1;
 
-/// Returns the interface of the loaded library: compare it with `LARDER_ABI_VERSION`.
+/// Returns the interface version of the loaded library: compare it with `LARDER_ABI_VERSION`.
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_abi_version() -> u32 {
     LARDER_ABI_VERSION

@@ -1,4 +1,4 @@
-//! Exports for loads whose loader is the caller.
+//! Exports for loads that the caller performs, and for leases.
 
 use std::ffi::c_void;
 
@@ -18,9 +18,9 @@ pub struct Load {
 }
 
 /// Begins a load of the value of a key: call it before you read the value from its source. If the
-/// key has no item, the load reserves it for `timeout_secs`; readers do not see the reservation,
-/// which takes the memory of a small item. `larder_end_load` or `larder_cancel_load` ends the load.
-/// `LARDER_UNSUPPORTED` on a server.
+/// key has no item, the load reserves the key for `timeout_secs` seconds. Readers do not see the
+/// reservation, which uses the memory of a small item. `larder_end_load` or `larder_cancel_load`
+/// ends the load. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::begin_load`].
@@ -42,9 +42,8 @@ pub unsafe extern "C" fn larder_begin_load(
     })
 }
 
-/// Ends a load and stores its value as `larder_set` does, unless any process has stored, deleted or
-/// otherwise changed the item since the load began: then it returns `LARDER_CHANGED`, and the item
-/// stays.
+/// Ends a load and stores its value as `larder_set` does. If any process has stored, deleted or
+/// otherwise changed the item since the load began, stores nothing and returns `LARDER_CHANGED`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::end_load`].
@@ -95,7 +94,7 @@ pub unsafe extern "C" fn larder_cancel_load(
     })
 }
 
-/// A lease, from `larder_lease` to `larder_release`. The caller keeps it unchanged.
+/// A lease. The caller keeps it unchanged from `larder_lease` to `larder_release`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseToken {
@@ -103,20 +102,20 @@ pub struct LeaseToken {
     pub words: [u64; 4],
 }
 
-/// Takes the lease of a key for `ms` milliseconds, so that one process at a time computes what
-/// belongs to the key. `LARDER_BUSY` if it is held, also by this process: try again later, or go on
-/// without.
+/// Takes the lease of a key for `ms` milliseconds, so that only one process at a time computes the
+/// value of the key. Returns `LARDER_BUSY` if any process, including this one, holds the lease: try
+/// again later, or continue without it.
 ///
-/// The lease ends with `larder_release`, with its time, or when its process dies: the next caller
-/// notices that. It also ends with `larder_clear`, and if eviction needs its memory, which is that
-/// of a small item. It does not matter to the item of the key. A forked child does not have the
-/// leases of its parent.
+/// The lease ends with `larder_release`, when its time is over, or when its process dies, which the
+/// next caller notices. It also ends with `larder_clear`, or when it is evicted: a lease uses the
+/// memory of a small item. It has no effect on the item of the key. A forked child does not inherit
+/// the leases of its parent.
 ///
-/// On a server the lease excludes the other clients of the server. It is an item of the server,
-/// with a key that begins with `larder.lease.`: its time is rounded up to seconds, and it does not
-/// end with its process.
+/// On a server the lease excludes the other clients of the server. It is an item on the server
+/// whose key begins with `larder.lease.`. Its time is rounded up to seconds, and it does not end
+/// when its process dies.
 ///
-/// Cost: that of a store; if the lease is held, that of a delete and a system call.
+/// Cost: about the same as a store; if the lease is held, a delete and a system call.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::lease`].
@@ -140,7 +139,7 @@ pub unsafe extern "C" fn larder_lease(
     })
 }
 
-/// Ends a lease. `LARDER_MISSING` if it had ended before, or is that of another process.
+/// Ends a lease. Returns `LARDER_MISSING` if it had already ended, or belongs to another process.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::release`].

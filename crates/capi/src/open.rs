@@ -19,73 +19,76 @@ pub mod flag {
     pub const LARDER_CAS: u32 = 1;
     /// The cache does not evict items: a store fails if the cache is out of memory.
     pub const LARDER_NO_EVICTION: u32 = 2;
-    /// The cache starts a thread, which reclaims expired items within seconds and evicts items
-    /// before stores need the memory.
+    /// The cache starts a thread that reclaims expired items within seconds and evicts items before
+    /// stores need the memory.
     pub const LARDER_MAINTAINER: u32 = 4;
-    /// Children of a later `fork` share this cache. Without the flag each child has a copy.
+    /// Children of a later `fork` share this cache. Without the flag each child has its own copy.
     pub const LARDER_SHARED_WITH_CHILDREN: u32 = 8;
-    /// A cache that the file already has must match the memory limit, the cas tokens and the
+    /// A cache that already exists in the file must match the memory limit, the cas tokens and the
     /// eviction of the options.
     pub const LARDER_EXACTLY: u32 = 16;
     /// The call replaces an unusable cache in the file with an empty one, if no process uses it.
     pub const LARDER_REPLACES_UNUSABLE: u32 = 32;
     /// The call fails if another process uses the cache in the file.
     pub const LARDER_ALONE: u32 = 64;
-    /// The memory is reserved huge pages of the system.
+    /// The memory consists of huge pages that the administrator has reserved.
     pub const LARDER_HUGE_PAGES: u32 = 128;
-    /// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`; a
-    /// child that finds too many processes only reads. Without the flag such a child uses an empty
-    /// cache of 1 MiB. See `larder_usable`.
+    /// In a forked child that cannot use the shared cache, functions return `LARDER_NOT_OPENED`. If
+    /// the only reason is that too many processes use the cache, the child can still read it.
+    /// Without the flag such a child uses an empty cache of 1 MiB. See `larder_usable`.
     pub const LARDER_NO_SUBSTITUTE: u32 = 256;
-    /// A handle has the time of `larder_set_now`.
+    /// Each handle can have a different time: see `larder_set_now`.
     pub const LARDER_HANDLE_TIME: u32 = 512;
 
     pub(crate) const ALL: u32 = 1023;
 }
 
-/// How to open a cache. Zero is the default of every field except `struct_bytes`:
+/// The settings for opening a cache. Zero is the default of every field except `struct_bytes`:
 /// `larder_options options = {.struct_bytes = sizeof options, .memory_bytes = 64 << 20};`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// `sizeof(larder_options)`. The library rejects a struct of another size.
     pub struct_bytes: usize,
-    /// The memory limit in bytes, which includes everything: 1 MiB to 1 TiB; 0 is 64 MiB.
+    /// The memory limit in bytes, for everything that the cache needs: 1 MiB to 1 TiB; 0 means 64
+    /// MiB.
     pub memory_bytes: u64,
-    /// The highest limit for `larder_set_memory`, in bytes; 0 is `memory_bytes`.
+    /// The highest limit for `larder_set_memory`, in bytes; 0 means `memory_bytes`.
     pub memory_bytes_max: u64,
-    /// The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
+    /// The size limit for items in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 means 1
+    /// MiB.
     pub item_bytes_max: u64,
     /// Bits: `LARDER_CAS` to `LARDER_HANDLE_TIME`.
     pub flags: u32,
-    /// The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
+    /// The permissions of the files that the call creates, as for `chmod`; 0 means 0600.
     pub permissions: u32,
-    /// The file of a cache that processes share, best on a tmpfs such as `/dev/shm`; null for
-    /// memory of this process. The call opens a cache that the file already has, with the limits of
-    /// that cache unless `LARDER_EXACTLY` is set.
+    /// The file of a cache that processes share, preferably on a tmpfs such as `/dev/shm`; null for
+    /// memory of this process. If the file already contains a cache, the call opens that cache with
+    /// its limits, which must match the options if `LARDER_EXACTLY` is set.
     pub path: *const c_char,
-    /// A directory on disk for the items, too; null for none. Not with `path` and
-    /// `LARDER_SHARED_WITH_CHILDREN`: such a cache is for the process that opens it. In a child of
-    /// a `fork` its functions return `LARDER_FORKED`.
+    /// A directory on a disk for the items; null for a cache in memory only. Only the process that
+    /// opens the cache can use it, so `tier` cannot be combined with `path` or
+    /// `LARDER_SHARED_WITH_CHILDREN`. In a child of a `fork` the functions return `LARDER_FORKED`.
     pub tier: *const Tier,
-    /// The number of processes that can use a new shared cache at a time, this one included: at
-    /// most 4096. 0 is 16 below 16 MiB, 64 below 256 MiB, and 256 from there. A process beyond
-    /// these takes about 1.7 KiB and 8 bytes for each segment in addition to `memory_bytes`: of a
-    /// file from the start, else as it joins. A cache that the file already has keeps its number,
-    /// unless `LARDER_EXACTLY` asks for this one.
+    /// The number of processes, including this one, that can use a new shared cache at a time: at
+    /// most 4096. 0 means 16 below 16 MiB of memory, 64 below 256 MiB, and 256 otherwise. Each
+    /// process beyond this default needs about 1.7 KiB, plus 8 bytes per segment, in addition to
+    /// `memory_bytes`: a file reserves this memory when it is created, other memory grows when the
+    /// process joins. An existing cache keeps its number; with `LARDER_EXACTLY` the call fails if
+    /// the number differs.
     pub processes_max: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
 /// Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
-/// all options are defaults. On error the function writes null to `cache`, and the reason to `why`:
-/// at most `why_bytes` bytes, including the zero at the end. `LARDER_NOT_OPENED` if the cache
-/// cannot be opened.
+/// all options have their defaults. On error the function writes null to `cache`, and the reason to
+/// `why`: at most `why_bytes` bytes, including the zero at the end. Returns `LARDER_NOT_OPENED` if
+/// the cache cannot be opened.
 ///
-/// Cost: system calls that map the memory; the system provides the pages at first use. With a disk
-/// tier it reads the log of a store, about a second for each GiB, and the library starts threads
-/// that end with `larder_close`.
+/// Cost: system calls that map the memory; the system allocates the pages at first use. With a disk
+/// tier of `LARDER_MODE_STORE` the call reads the log, which takes about a second for each GiB. The
+/// library starts threads for a disk tier; they end with `larder_close`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `options` and its `tier` have `struct_bytes`
@@ -100,7 +103,7 @@ pub unsafe extern "C" fn larder_open(
     guard(|| {
         // SAFETY: the C caller upholds the pointer contract: `options` is null or has
         // `struct_bytes` bytes, its `path` is null or a text, and its `tier` is null or has
-        // `struct_bytes` bytes, with a `path` and a `progress` of the same kind.
+        // `struct_bytes` bytes, with a valid `path` and `progress`.
         let opened = unsafe { builder(options) }
             .and_then(|builder| builder.open().map_err(|error| error.to_string()));
         // SAFETY: the C caller upholds the pointer contract: `cache` is null or writable, `why` is
@@ -109,17 +112,18 @@ pub unsafe extern "C" fn larder_open(
     })
 }
 
-/// Checks whether this process uses the cache that was opened: a child of a `fork` joins the
-/// processes that share it with its first call, which can fail. Then the function returns
-/// `LARDER_NOT_OPENED`, and writes the reason to `why` as `larder_open` does: as many processes use
-/// the cache as it has room for (`processes_max`), or the fork happened in a process that could not
-/// open the file again (`/proc` was missing, too many files were open, or the process had
-/// changed its user since it opened the cache). `LARDER_FORKED` if a disk tier is of the parent.
+/// Checks whether this process uses the cache that was opened. A child of a `fork` joins the
+/// processes that share the cache at its first call, and joining can fail. In this case the
+/// function returns `LARDER_NOT_OPENED`, and writes the reason to `why` as `larder_open` does. One
+/// possible reason is that `processes_max` processes already use the cache. The other is that the
+/// file could not be opened again during the fork, because `/proc` was missing, the limit on open
+/// files was reached, or the parent had changed its user since it opened the cache. Returns
+/// `LARDER_FORKED` if the parent has opened a disk tier.
 ///
-/// With `LARDER_NO_SUBSTITUTE` a process that finds no room still reads: `larder_get` and
-/// `larder_contains` find items, and changes return `LARDER_NOT_OPENED`. A child of a `fork` joins
-/// within a second or two after another process has left. A process that has opened a file closes
-/// it and opens it again.
+/// With `LARDER_NO_SUBSTITUTE` a process can still read a cache that `processes_max` other
+/// processes use: `larder_get` and `larder_contains` find items, and changes return
+/// `LARDER_NOT_OPENED`. A child of a `fork` joins within a second or two after another process has
+/// left. A process that has opened a file must close the cache and open it again.
 ///
 /// A child may change its user or its root directory between the fork and its first call.
 ///
@@ -144,10 +148,10 @@ pub unsafe extern "C" fn larder_usable(
 
 /// Connects to the cache of a larderd, or of any memcached, at a unix socket, and writes the handle
 /// to `cache`; `larder_close` closes it. The handle reads hits in the memory of a larderd that runs
-/// with `--local-readers`, and sends all other requests to the server. It waits `timeout_ms`
-/// milliseconds for each response; 0 is 5 seconds. On error the function writes null to `cache`,
-/// and the reason to `why`, as `larder_open` does. `LARDER_UNREACHABLE` if the server does not
-/// accept the connection.
+/// with `--local-readers`, and sends all other requests to the server. It waits at most
+/// `timeout_ms` milliseconds for each response; 0 means 5 seconds. On error the function writes
+/// null to `cache`, and the reason to `why`, as `larder_open` does. Returns `LARDER_UNREACHABLE` if
+/// the server does not accept the connection.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `why` has `why_bytes` bytes. Behavior:
@@ -175,9 +179,9 @@ pub unsafe extern "C" fn larder_connect(
     })
 }
 
-/// Opens another handle of a cache that is open in this process, and writes it to `copy`. It shares
-/// everything but the time that `larder_set_now` sets. Each handle is closed; a disk tier stops
-/// with the handle that `larder_open` has written. `LARDER_UNSUPPORTED` for a handle of
+/// Opens another handle of a cache that is open in this process, and writes it to `copy`. The
+/// handles share everything except the time that `larder_set_now` sets. Close each handle. Closing
+/// the handle from `larder_open` stops a disk tier. Returns `LARDER_UNSUPPORTED` for a handle from
 /// `larder_connect`.
 ///
 /// # Safety
@@ -195,11 +199,12 @@ pub unsafe extern "C" fn larder_share(cache: *const Handle, copy: *mut *mut Hand
     })
 }
 
-/// Sets the time of a handle of a cache that was opened with `LARDER_HANDLE_TIME`, in seconds of
-/// Unix time; 0 returns to the clock of the system. Items expire by this time for calls with the
-/// handle, and times to live begin with it: a request can have one time from its beginning to its
-/// end. The time must be near to that of the system, since all processes take part in the expiry of
-/// a shared cache. Leases do not depend on it. Does nothing with a handle of `larder_connect`.
+/// Sets the time of a handle, in seconds of Unix time; 0 returns to the system's clock. Only for a
+/// cache that was opened with `LARDER_HANDLE_TIME`. Calls with this handle use this time to expire
+/// items and to compute deadlines from times to live, so a server can run a request with the same
+/// time from beginning to end. The time should be close to the system's time, since every process
+/// that uses a shared cache expires items. Leases do not depend on it. Does nothing with a handle
+/// from `larder_connect`.
 ///
 /// # Safety
 /// `cache` is null or open. Behavior: [`larder::Cache::set_now`].
@@ -215,10 +220,10 @@ pub unsafe extern "C" fn larder_set_now(cache: *const Handle, unix_secs: i64) {
 }
 
 /// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
-/// handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
-/// remain usable until they are closed. A shared cache stays for the other processes. A disk tier
-/// stops as by `larder_stop`, which reports what is not durable; not with a handle of
-/// `larder_share`.
+/// handle during the call or later. A walk from `larder_keys` and a queue from `larder_subscribe`
+/// remain usable until they are closed. Other processes can continue to use a shared cache. Unless
+/// the handle is from `larder_share`, the call stops a disk tier; to find out how many bytes are
+/// not durable, call `larder_stop` first.
 ///
 /// # Safety
 /// `cache` is null or open, and no thread uses it now or later.
@@ -227,7 +232,8 @@ pub unsafe extern "C" fn larder_close(cache: *mut Handle) {
     guard(|| {
         // SAFETY: `cache` is null or open.
         if let Handle::Cache(cache) = unsafe { reference(cache)? } {
-            // Walks and queues may keep the cache, and must not keep its directory.
+            // Walks and queues may keep the cache in memory, but must not keep the directory in
+            // use.
             cache.stop_tier();
         }
         Ok(Status::Ok)
@@ -236,7 +242,7 @@ pub unsafe extern "C" fn larder_close(cache: *mut Handle) {
     unsafe { close(cache) };
 }
 
-/// Writes the outputs of `larder_open` and `larder_connect`: the handle, or the reason of a
+/// Writes the outputs of `larder_open` and `larder_connect`: the handle, or the reason for the
 /// failure.
 ///
 /// # Safety
@@ -248,29 +254,29 @@ unsafe fn finish(
     opened: Result<Handle, String>,
     failure: Status,
 ) -> Result<Status, Status> {
-    // SAFETY: the caller vouches that `cache` is null or writable.
+    // SAFETY: the caller guarantees that `cache` is null or writable.
     let mut cache = unsafe { required_place(cache)? };
     let (handle, message, status) = match opened {
         Ok(handle) => (Box::into_raw(Box::new(handle)), String::new(), Status::Ok),
         Err(message) => (ptr::null_mut(), message, failure),
     };
     cache.put(handle);
-    // SAFETY: the caller vouches for `why_bytes` writable bytes.
+    // SAFETY: the caller guarantees that `why` has `why_bytes` writable bytes.
     unsafe { put_text(why, why_bytes, &message) };
     Ok(status)
 }
 
-/// Converts options; defaults if `options` is null.
+/// Converts the options. Uses the defaults if `options` is null.
 ///
 /// # Safety
-/// `options` is null or has `struct_bytes` bytes, its `path` is null or a text, and its `tier` is
-/// as [`tier::disk`] needs it.
+/// `options` is null or has `struct_bytes` bytes, its `path` is null or a text, and its `tier`
+/// upholds the contract of [`tier::disk`].
 unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     if options.is_null() {
         return Ok(Cache::builder());
     }
-    // SAFETY: `Options` is `repr(C)` and begins with `struct_bytes`; the caller vouches for its
-    // bytes.
+    // SAFETY: `Options` is `repr(C)` and begins with `struct_bytes`; the caller guarantees that as
+    // many bytes are readable.
     let options = unsafe { sized(options) }.map_err(|struct_bytes| {
         let expected = size_of::<Options>();
         format!(
@@ -279,7 +285,7 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     })?;
     if options.flags & !flag::ALL != 0 {
         let unknown = options.flags & !flag::ALL;
-        return Err(format!("larder_options.flags has bits that mean nothing: {unknown:#x}"));
+        return Err(format!("larder_options.flags has unknown bits: {unknown:#x}"));
     }
     if options.reserved != 0 {
         return Err(format!("larder_options.reserved is {}, expected 0", options.reserved));
@@ -311,14 +317,14 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     if has(flag::LARDER_SHARED_WITH_CHILDREN) {
         builder = builder.anonymous_shared(true);
     }
-    // SAFETY: the caller vouches for `tier`.
+    // SAFETY: the caller upholds the contract of `disk` for `tier`.
     if let Some(disk) = unsafe { tier::disk(options.tier)? } {
         builder = builder.tier(disk);
     }
-    // SAFETY: the caller vouches that `path` is null or a text.
+    // SAFETY: the caller guarantees that `path` is null or a text.
     match unsafe { text(options.path) } {
         Some(_) if has(flag::LARDER_SHARED_WITH_CHILDREN) => {
-            Err("LARDER_SHARED_WITH_CHILDREN and a path exclude each other: a cache in a file is shared with all".into())
+            Err("LARDER_SHARED_WITH_CHILDREN and a path exclude each other: a cache in a file is always shared".into())
         }
         Some(path) => Ok(builder.shared(Path::new(OsStr::from_bytes(path.to_bytes())))),
         None => Ok(builder),

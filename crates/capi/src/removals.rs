@@ -1,4 +1,4 @@
-//! Exports that report items that leave a cache.
+//! Exports that report removals of items.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::raw::{buffer, close, guard, place, reference, required_place};
 use crate::walk::LARDER_KEY_BYTES_MAX;
 use crate::{Handle, Status};
 
-/// Why an item left.
+/// Reasons of a removal.
 pub mod reason {
     /// A client deleted the item.
     pub const LARDER_DELETED: u32 = 1;
@@ -18,17 +18,17 @@ pub mod reason {
     pub const LARDER_REPLACED: u32 = 2;
     /// The item expired.
     pub const LARDER_EXPIRED: u32 = 3;
-    /// The cache needed its memory for other items.
+    /// The cache evicted the item to free memory.
     pub const LARDER_EVICTED: u32 = 4;
     /// A client cleared the cache.
     pub const LARDER_CLEARED: u32 = 5;
 }
 
-/// The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
-/// it in pieces.
+/// The `value_bytes` of a removed item whose value is not in the queue, because the cache had
+/// stored it in pieces.
 pub const LARDER_NO_VALUE: u64 = u64::MAX;
 
-/// A queue of items that left a cache. If threads share a queue, each item goes to one of them.
+/// A queue of removed items. If threads share a queue, each item goes to one of the threads.
 #[derive(Debug)]
 pub struct Removals {
     queue: Mutex<Queue>,
@@ -37,13 +37,14 @@ pub struct Removals {
 #[derive(Debug)]
 struct Queue {
     removals: larder::Removals,
-    /// The last item, if its value did not fit.
+    /// The last item, if its value did not fit into the caller's buffer.
     pending: Option<Removed>,
 }
 
-/// Begins to put each item that leaves the cache, with its key and value, into a queue of at most
-/// `capacity` items; the limit is a million. The queue drops and counts an item that leaves while
-/// it is full. `larder_removals_close` ends the queue. `LARDER_UNSUPPORTED` on a server.
+/// Opens a queue of at most `capacity` items; the limit is a million. From now on the cache puts
+/// each removed item into the queue, with its key and value. If the queue is full, the item is
+/// dropped and counted. `larder_removals_close` closes the queue. Returns `LARDER_UNSUPPORTED` on a
+/// server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::subscribe`].
@@ -63,11 +64,12 @@ pub unsafe extern "C" fn larder_subscribe(
     })
 }
 
-/// Takes the next item from the queue, and waits for it at most `wait_ms`; `LARDER_END` if none
-/// arrives. Writes the key to `key`, which has `LARDER_KEY_BYTES_MAX` bytes, and the value to
-/// `value`, which has `capacity` bytes. `LARDER_TOO_SMALL` if the value is longer: then the next
-/// call returns the same item. `value_bytes` is `LARDER_NO_VALUE` if the queue does not have the
-/// value. `reason` is one of `LARDER_DELETED` to `LARDER_CLEARED`.
+/// Takes the next item from the queue, and waits for it at most `wait_ms` milliseconds; returns
+/// `LARDER_END` if no item arrives. Writes the key to `key`, which has `LARDER_KEY_BYTES_MAX`
+/// bytes, and the value to `value`, which has `capacity` bytes. Returns `LARDER_TOO_SMALL` if the
+/// value is longer; then the next call returns the same item again. `value_bytes` is
+/// `LARDER_NO_VALUE` if the value is not in the queue. `reason` is one of `LARDER_DELETED` to
+/// `LARDER_CLEARED`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Removals::next_within`].
@@ -88,7 +90,8 @@ pub unsafe extern "C" fn larder_removals_next(
         let (removals, mut key, mut value) = unsafe {
             (reference(removals)?, buffer(key, LARDER_KEY_BYTES_MAX)?, buffer(value, capacity)?)
         };
-        // SAFETY: the C caller upholds the pointer contract: each of them is null or writable.
+        // SAFETY: the C caller upholds the pointer contract: each of these outputs is null or
+        // writable.
         let (mut key_bytes, mut value_bytes, mut reason) =
             unsafe { (place(key_bytes), place(value_bytes), place(reason)) };
         let mut queue = removals.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +112,7 @@ pub unsafe extern "C" fn larder_removals_next(
     })
 }
 
-/// Writes to `lost` how many items the queue dropped because it was full.
+/// Writes the number of items that were dropped because the queue was full to `lost`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Removals::lost`].
@@ -125,7 +128,7 @@ pub unsafe extern "C" fn larder_removals_lost(removals: *const Removals, lost: *
     })
 }
 
-/// Ends a queue and frees it. Does nothing if `removals` is null.
+/// Closes a queue and frees it. Does nothing if `removals` is null.
 ///
 /// # Safety
 /// `removals` is null or open, and no thread uses it now or later.

@@ -11,7 +11,7 @@ use crate::{Handle, Status};
 /// A pointer, and the length of its bytes.
 type Slice = (*const c_void, usize);
 
-/// Converts the arguments that all stores have.
+/// Converts the arguments that all stores have in common.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `key` and `value` have their lengths.
@@ -25,7 +25,7 @@ unsafe fn store(
 ) -> Status {
     guard(|| {
         // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` and `value`
-        // have as many bytes as their lengths say.
+        // have `key_bytes` and `value_bytes` bytes.
         let (cache, key, value) =
             unsafe { (reference(cache)?, bytes(key.0, key.1)?, bytes(value.0, value.1)?) };
         let (status, _) = cache.store(&Store { key, mode, value, ttl_secs, flags, cas: None })?;
@@ -34,12 +34,12 @@ unsafe fn store(
 }
 
 /// Stores a value, and replaces the item of the key. The item expires after `ttl_secs` seconds; 0
-/// is no expiry. `flags` are the caller's, on every kind of cache; their low four bits are the tag
-/// of the value, such as `LARDER_TAG_STRING`, for programs of several languages. On a server, other
-/// clients read and write the same flags.
-/// `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the item does not fit: then the key has no item, so
-/// that readers do not see the old value. `LARDER_KEY` leaves everything as it was, and so does
-/// every error of a cache with a disk tier of `LARDER_MODE_STORE`.
+/// means no expiry. The caller chooses `flags`. By convention their low four bits are the tag of
+/// the value, such as `LARDER_TAG_STRING`, for programs in several languages. On a server, other
+/// clients read and write the same flags. Returns `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the
+/// item does not fit. The old item is then removed, so that readers do not find an outdated value.
+/// After `LARDER_KEY`, and after every error of a cache with a disk tier of `LARDER_MODE_STORE`,
+/// the old item is kept.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -53,11 +53,11 @@ pub unsafe extern "C" fn larder_set(
     ttl_secs: u32,
     flags: u32,
 ) -> Status {
-    // SAFETY: the C caller upholds the pointer contract, which is that of `store`.
+    // SAFETY: the C caller upholds the pointer contract, which is the contract of `store`.
     unsafe { store(cache, (key, key_bytes), StoreMode::Set, (value, value_bytes), ttl_secs, flags) }
 }
 
-/// Stores a value as `larder_set` does, if the key has no item; else returns `LARDER_EXISTS`.
+/// Stores a value as `larder_set` does if the key has no item; otherwise returns `LARDER_EXISTS`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -71,11 +71,11 @@ pub unsafe extern "C" fn larder_add(
     ttl_secs: u32,
     flags: u32,
 ) -> Status {
-    // SAFETY: the C caller upholds the pointer contract, which is that of `store`.
+    // SAFETY: the C caller upholds the pointer contract, which is the contract of `store`.
     unsafe { store(cache, (key, key_bytes), StoreMode::Add, (value, value_bytes), ttl_secs, flags) }
 }
 
-/// Stores a value as `larder_set` does, if the key has an item; else returns `LARDER_MISSING`.
+/// Stores a value as `larder_set` does if the key has an item; otherwise returns `LARDER_MISSING`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -89,14 +89,14 @@ pub unsafe extern "C" fn larder_replace(
     ttl_secs: u32,
     flags: u32,
 ) -> Status {
-    // SAFETY: the C caller upholds the pointer contract, which is that of `store`.
+    // SAFETY: the C caller upholds the pointer contract, which is the contract of `store`.
     unsafe {
         store(cache, (key, key_bytes), StoreMode::Replace, (value, value_bytes), ttl_secs, flags)
     }
 }
 
-/// Appends bytes to the value of an item, which keeps its time to live and flags. `LARDER_MISSING`
-/// if the key has no item.
+/// Appends bytes to the value of an item. The item keeps its time to live and flags. Returns
+/// `LARDER_MISSING` if the key has no item.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -108,11 +108,11 @@ pub unsafe extern "C" fn larder_append(
     value: *const c_void,
     value_bytes: usize,
 ) -> Status {
-    // SAFETY: the C caller upholds the pointer contract, which is that of `store`.
+    // SAFETY: the C caller upholds the pointer contract, which is the contract of `store`.
     unsafe { store(cache, (key, key_bytes), StoreMode::Append, (value, value_bytes), 0, 0) }
 }
 
-/// Prepends bytes to the value of an item: see `larder_append`.
+/// Prepends bytes to the value of an item. See `larder_append`.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -124,14 +124,15 @@ pub unsafe extern "C" fn larder_prepend(
     value: *const c_void,
     value_bytes: usize,
 ) -> Status {
-    // SAFETY: the C caller upholds the pointer contract, which is that of `store`.
+    // SAFETY: the C caller upholds the pointer contract, which is the contract of `store`.
     unsafe { store(cache, (key, key_bytes), StoreMode::Prepend, (value, value_bytes), 0, 0) }
 }
 
-/// Stores a value as `larder_set` does, if the item still has the token `cas`, and writes the new
-/// token to `new_cas`. If several callers read a value and store their changes, one succeeds: the
-/// others get `LARDER_CHANGED`, and read again. `LARDER_MISSING` if the key has no item,
-/// `LARDER_NO_TOKENS` if the cache keeps no tokens.
+/// Stores a value as `larder_set` does if the item still has the token `cas`, and writes the new
+/// token to `new_cas`. If several callers read a value and store their changes, one of them
+/// succeeds. For the others the function returns `LARDER_CHANGED`, and they should read the value
+/// again. Returns `LARDER_MISSING` if the key has no item, and `LARDER_NO_TOKENS` if the cache was
+/// opened without cas tokens.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::store`].
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn larder_compare_and_set(
     })
 }
 
-/// Removes an item. `LARDER_MISSING` if the key has none.
+/// Removes an item. Returns `LARDER_MISSING` if the key has no item.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::delete`].
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn larder_delete(
     })
 }
 
-/// Sets the time to live of an item to `ttl_secs` seconds from now; 0 is no expiry.
+/// Sets the time to live of an item to `ttl_secs` seconds from now; 0 means no expiry. Returns
 /// `LARDER_MISSING` if the key has no item.
 ///
 /// # Safety
@@ -198,11 +199,11 @@ pub unsafe extern "C" fn larder_touch(
     })
 }
 
-/// Removes every item whose key begins with a prefix, one by one, and writes their number to
-/// `removed`. An empty prefix removes all items; `larder_clear` does so at once.
-/// `LARDER_UNSUPPORTED` on a server.
+/// Removes every item whose key begins with a prefix, one by one, and writes the number of removed
+/// items to `removed`. An empty prefix removes all items; `larder_clear` does this in constant
+/// time. Returns `LARDER_UNSUPPORTED` on a server.
 ///
-/// Cost: a walk through all keys; a disk tier is read.
+/// Cost: a walk over all keys. With a disk tier, also reads of the disk.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::remove_prefix`].

@@ -1,5 +1,5 @@
-//! Exports that describe a cache as a whole, and change it as a whole. A server supports none of
-//! them: they return [`Status::Unsupported`].
+//! Exports that describe or change an entire cache. A server does not support them: they return
+//! [`Status::Unsupported`].
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
@@ -26,16 +26,16 @@ pub struct Stat {
 pub struct Memory {
     /// The memory limit.
     pub limit: u64,
-    /// Memory in use: items, index, accounts, and free memory in the segments of the cache.
+    /// Memory in use: items, index, bookkeeping, and free memory inside segments.
     pub used: u64,
-    /// Memory of the items that readers can see.
+    /// Memory of the items that readers can find.
     pub items: u64,
     /// Memory of the index.
     pub index: u64,
 }
 
-/// Writes the number of statistics to `count`, and the first `capacity` of them to `stats`.
-/// `LARDER_TOO_SMALL` if there are more. `LARDER_UNSUPPORTED` on a server.
+/// Writes the number of statistics to `count`, and the first `capacity` statistics to `stats`.
+/// Returns `LARDER_TOO_SMALL` if there are more, and `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `stats` has `capacity` elements. Behavior:
@@ -66,17 +66,18 @@ pub unsafe extern "C" fn larder_stats(
     })
 }
 
-/// Returns `text` with a zero behind it. The function allocates once for each text, and keeps it.
+/// Returns `text` with a terminating zero. Allocates a copy at the first call for each text, and
+/// never frees it.
 fn lasting(text: &'static str) -> *const c_char {
     static MADE: Mutex<BTreeMap<&str, CString>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    // The texts of the table have no zero inside.
+    // The texts of the table do not contain zeros.
     made.entry(text).or_insert_with(|| CString::new(text).unwrap_or_default()).as_ptr()
 }
 
-/// Writes the number of items to `items`. It includes items that have expired or that a client has
-/// cleared, until the cache finds them. With a disk tier it is the number of items in memory;
-/// `tier_items` of `larder_stats` counts those on the disk. `LARDER_UNSUPPORTED` on a server.
+/// Writes the number of items to `items`. It includes expired and cleared items until the cache
+/// finds them. With a disk tier it is the number of items in memory; `tier_items` of `larder_stats`
+/// is the number of items on the disk. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::len`].
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn larder_length(cache: *const Handle, items: *mut u64) ->
     })
 }
 
-/// Writes the memory of the cache to `memory`. `LARDER_UNSUPPORTED` on a server.
+/// Writes the memory of the cache to `memory`. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::memory`].
@@ -107,9 +108,9 @@ pub unsafe extern "C" fn larder_memory_of(cache: *const Handle, memory: *mut Mem
     })
 }
 
-/// Sets the memory limit, in bytes: from 1 MiB to `memory_bytes_max` of the options, else
-/// `LARDER_INVALID`. Under a lower limit the cache evicts items little by little.
-/// `LARDER_UNSUPPORTED` on a server.
+/// Sets the memory limit, in bytes. Returns `LARDER_INVALID` unless it is from 1 MiB to
+/// `memory_bytes_max` of the options. If the new limit is lower, the cache evicts items gradually.
+/// Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::set_memory_limit`].
@@ -122,8 +123,9 @@ pub unsafe extern "C" fn larder_set_memory(cache: *const Handle, bytes: u64) -> 
     })
 }
 
-/// Removes all items: readers do not see them after the call. With a disk tier the call can fail as
-/// a store does, and all items stay. `LARDER_UNSUPPORTED` on a server.
+/// Removes all items: reads that begin after the call do not find them. With a disk tier the call
+/// can fail with the errors of a store; then all items are kept. Returns `LARDER_UNSUPPORTED` on a
+/// server.
 ///
 /// Cost: constant. The cache reclaims the memory later.
 ///
@@ -138,10 +140,10 @@ pub unsafe extern "C" fn larder_clear(cache: *const Handle) -> Status {
     })
 }
 
-/// Reclaims memory of items that have expired or that a client has cleared. The cache works without
-/// this call. `LARDER_UNSUPPORTED` on a server.
+/// Reclaims the memory of expired and cleared items. The cache also works without this call.
+/// Returns `LARDER_UNSUPPORTED` on a server.
 ///
-/// Cost: at most some milliseconds.
+/// Cost: at most a few milliseconds.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::maintain`].
@@ -155,8 +157,8 @@ pub unsafe extern "C" fn larder_maintain(cache: *const Handle) -> Status {
 }
 
 /// Sets the counters of events, such as hits and misses, to 0, for all processes that share the
-/// cache. An event that another thread counts at the same time may be lost, or keep the old count
-/// of its thread. `LARDER_UNSUPPORTED` on a server.
+/// cache. If another thread counts an event at the same time, the event may be lost, or the counter
+/// of that thread may keep its old value. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::reset_counters`].

@@ -12,11 +12,11 @@ pub enum Status {
     Ok = 0,
     /// The key has no item, or its item has expired.
     Missing = 1,
-    /// The key already has an item, which stays.
+    /// The key already has an item, which is kept.
     Exists = 2,
     /// The item has changed since the caller read its cas token or began its load: read it again.
     Changed = 3,
-    /// The value is longer than the buffer; the item has its length.
+    /// The value is longer than the buffer; the item contains its length.
     TooSmall = 4,
     /// The walk has ended, or no item arrived in time.
     End = 5,
@@ -30,35 +30,35 @@ pub enum Status {
     TooLarge = 18,
     /// The cache has no memory for the item.
     NoMemory = 19,
-    /// The value is not a decimal number from 0 to 2^64 - 1; or, for a signed counter, not one from
-    /// -2^63 to 2^63 - 1 with its tag.
+    /// The value is not a decimal number from 0 to 2^64 - 1. For a signed counter: the value is not
+    /// a decimal number from -2^63 to 2^63 - 1, or the item has another tag.
     NotANumber = 20,
-    /// The cache keeps no cas tokens.
+    /// The cache was opened without cas tokens.
     NoTokens = 21,
-    /// Another process that shares the cache is stopped in the middle of a change.
+    /// Another process that shares the cache was stopped in the middle of a change.
     Stuck = 22,
-    /// The cache could not be opened, and `why` has the reason; or this forked process cannot use
-    /// it, and `larder_usable` has the reason.
+    /// The cache could not be opened, and `why` contains the reason. Or this forked process cannot
+    /// use the cache, and `larder_usable` returns the reason.
     NotOpened = 23,
-    /// A connected cache, or one with a disk tier, does not support the operation.
+    /// The operation is not supported by a connected cache, or by a cache with a disk tier.
     Unsupported = 24,
-    /// The server is unreachable, or did not respond in time. It may have made the change.
+    /// The server is unreachable, or did not respond in time. It may have performed the change.
     Unreachable = 25,
     /// The server refused the request.
     Refused = 26,
-    /// The response of the server is not the memcached protocol.
+    /// The response of the server does not follow the memcached protocol.
     Protocol = 27,
-    /// A defect of the library. The call may have made a part of its change; the cache stays
+    /// A defect of the library. The call may have performed a part of its change; the cache stays
     /// usable.
     Defect = 28,
-    /// The disk has no room for the item; the old item stays.
+    /// The disk has no space for the item; the old item is kept.
     DiskFull = 29,
-    /// The disk does not keep up with the changes; nothing has changed.
+    /// The disk cannot keep up with the changes; the call has changed nothing.
     DiskBusy = 30,
-    /// The disk has failed, or the disk tier is stopped: it takes no changes until the cache is
-    /// opened again. A change that waited for the disk may survive or not.
+    /// The disk has failed, or the disk tier is stopped. All changes fail until the cache is opened
+    /// again. A change that was waiting for the disk may or may not survive.
     DiskFailed = 31,
-    /// The disk has the item but did not return it, or the item is damaged.
+    /// The item is on the disk, but could not be read or is damaged.
     DiskUnreadable = 32,
     /// The disk tier belongs to the process from which this one was forked.
     Forked = 33,
@@ -94,7 +94,7 @@ impl Status {
         Self::Forked,
     ];
 
-    /// Returns the meaning and the remedy, for people.
+    /// Returns a message with the meaning and the remedy.
     pub const fn text(self) -> &'static CStr {
         match self {
             Self::Ok => c"done",
@@ -108,19 +108,19 @@ impl Status {
             Self::TooLarge => c"the item is larger than the cache accepts; store less, or raise the item size limit",
             Self::NoMemory => c"the cache has no memory for the item; allow eviction, or give the cache more memory",
             Self::NotANumber => c"the value is not a counter: expected a decimal number from 0 to 18446744073709551615, or for a signed counter one from -2^63 to 2^63 - 1 with its tag",
-            Self::NoTokens => c"the cache keeps no cas tokens; open it with LARDER_CAS",
-            Self::Stuck => c"a process that shares the cache is stopped in the middle of a change; continue or kill it",
-            Self::NotOpened => c"the cache could not be opened, or this forked process cannot use it: larder_usable says why",
-            Self::Unsupported => c"the cache does not support the operation: it is on a server, or lacks what the operation needs",
+            Self::NoTokens => c"the cache does not use cas tokens; open it with LARDER_CAS",
+            Self::Stuck => c"a process that shares the cache was stopped in the middle of a change; continue or kill it",
+            Self::NotOpened => c"the cache could not be opened, or this forked process cannot use it; larder_usable returns the reason",
+            Self::Unsupported => c"this kind of cache does not support the operation; see the comment of the function in larder.h",
             Self::Unreachable => c"the server is unreachable, or does not respond in time",
             Self::Refused => c"the server refused the request",
-            Self::Protocol => c"the response of the server is not the memcached protocol; check the path of the socket",
+            Self::Protocol => c"the response of the server does not follow the memcached protocol; check the path of the socket",
             Self::Defect => c"a defect of the library; please report what it wrote to standard error",
-            Self::DiskFull => c"the disk has no room for the item; delete items, or open a larger disk tier",
-            Self::DiskBusy => c"the disk does not keep up with the changes; try again later",
-            Self::DiskFailed => c"the disk has failed or the disk tier is stopped, and takes no changes; repair the disk and open the cache again",
+            Self::DiskFull => c"the disk has no space for the item; delete items, or open a larger disk tier",
+            Self::DiskBusy => c"the disk cannot keep up with the changes; try again later",
+            Self::DiskFailed => c"the disk has failed or the disk tier is stopped, so changes fail; repair the disk and open the cache again",
             Self::DiskUnreadable => c"the disk did not return the item; larder fsck examines the directory",
-            Self::Forked => c"the disk tier is of the process that opened the cache; open a cache after the fork",
+            Self::Forked => c"the disk tier belongs to the process that opened the cache; open a cache after the fork",
             Self::Busy => c"another thread or process holds the lease; try again later",
         }
     }
@@ -143,8 +143,8 @@ impl From<Refusal> for Status {
         match refusal {
             Refusal::Full => Self::DiskFull,
             Refusal::IndexFull => Self::NoMemory,
-            // The library asks the disk itself, and gives up if others change the key meanwhile. A
-            // newer item is its own answer within a removal.
+            // `NeedsDisk`: the library reads the disk itself, and fails if others keep changing the
+            // key. `Newer` occurs only within a removal, which handles it.
             Refusal::Busy | Refusal::NeedsDisk | Refusal::Newer => Self::DiskBusy,
             Refusal::Failed => Self::DiskFailed,
             Refusal::Unreadable => Self::DiskUnreadable,
@@ -198,7 +198,7 @@ fn refusal(text: &str) -> Status {
     }
 }
 
-/// Returns the meaning of a status and the remedy, for people. The text is static.
+/// Returns a message with the meaning of a status and the remedy. The text is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_status_text(status: u32) -> *const c_char {
     let known = Status::ALL.iter().find(|known| **known as u32 == status);

@@ -1,4 +1,4 @@
-//! The disk tier of a cache: how to open it, and exports for it.
+//! The disk tier of a cache: its options, and its exports.
 
 use std::ffi::{OsStr, c_char, c_void};
 use std::mem::size_of;
@@ -15,14 +15,14 @@ use crate::{Handle, Status};
 pub mod tier_mode {
     /// The directory holds all items: a durable store. Memory keeps the items in use.
     pub const LARDER_MODE_STORE: u32 = 0;
-    /// The directory holds the items that memory evicts: a larger cache. `larder_close` keeps it, a
-    /// crash empties it.
+    /// The directory holds the items that memory evicts: a larger cache. `larder_close` keeps its
+    /// content; after a crash it is empty.
     pub const LARDER_MODE_CACHE: u32 = 1;
 }
 
 /// Values of `larder_tier.durability`: when a change of a store survives a power loss.
 pub mod durability {
-    /// At most `2 * interval_ms` after the call returned.
+    /// At most `2 * interval_ms` after the call has returned.
     pub const LARDER_DURABILITY_INTERVAL: u32 = 0;
     /// Before the call returns. The changes of all threads share a sync of the disk.
     pub const LARDER_DURABILITY_SYNC: u32 = 1;
@@ -30,55 +30,60 @@ pub mod durability {
     pub const LARDER_DURABILITY_ASYNC: u32 = 2;
 }
 
-/// Values of `larder_tier.admission`: which evicted items the directory of a cache gets.
+/// Values of `larder_tier.admission`: which evicted items are written to the directory in
+/// `LARDER_MODE_CACHE`.
 pub mod admission {
-    /// All.
+    /// All evicted items.
     pub const LARDER_ADMIT_ALL: u32 = 0;
-    /// Those that were read since they were stored, and those stored again soon after an eviction.
+    /// Items that were read since they were stored, and items that were stored again soon after an
+    /// eviction.
     pub const LARDER_ADMIT_REUSED: u32 = 1;
 }
 
-/// The function that `larder_open` calls while it reads the log, with `progress_context`, the
-/// number of segments read so far, and the number of all.
+/// A function that `larder_open` calls while it reads the log. Its arguments are
+/// `progress_context`, the number of segments read so far, and the number of all segments.
 pub type Progress = Option<unsafe extern "C" fn(context: *mut c_void, done: usize, total: usize)>;
 
-/// A directory on disk for the items of a cache. One process uses it at a time. Zero is the default
-/// of every field except `struct_bytes`, `path` and `bytes`.
+/// A directory on a disk for the items of a cache. One process at a time can use it. Zero is the
+/// default of every field except `struct_bytes`, `path` and `bytes`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Tier {
     /// `sizeof(larder_tier)`. The library rejects a struct of another size.
     pub struct_bytes: usize,
-    /// The directory. The call creates it if it is missing.
+    /// The directory. The call creates it if it does not exist.
     pub path: *const c_char,
-    /// The size of the log in bytes: 32 MiB to 64 TiB. Live items can fill four fifths of it. It
-    /// can grow from one start to the next, not shrink.
+    /// The size of the log in bytes: 32 MiB to 64 TiB. Live items can fill four fifths of it. A
+    /// later call may specify a larger size, but not a smaller one.
     pub bytes: u64,
-    /// The memory for changes that are not durable yet, in bytes, on top of `memory_bytes`; 0 is an
-    /// eighth of `memory_bytes`, at most 64 MiB.
+    /// The memory for changes that are not durable yet, in bytes, in addition to `memory_bytes`; 0
+    /// means an eighth of `memory_bytes`, at most 64 MiB.
     pub dirty_bytes: u64,
-    /// What the directory holds: `LARDER_MODE_STORE` or `LARDER_MODE_CACHE`. It keeps its mode.
+    /// The content of the directory: `LARDER_MODE_STORE` or `LARDER_MODE_CACHE`. The mode of an
+    /// existing directory cannot be changed.
     pub mode: u32,
-    /// When a change of a store is durable: `LARDER_DURABILITY_INTERVAL` to
+    /// When a change is durable in `LARDER_MODE_STORE`: `LARDER_DURABILITY_INTERVAL` to
     /// `LARDER_DURABILITY_ASYNC`.
     pub durability: u32,
-    /// The interval of `LARDER_DURABILITY_INTERVAL`, in milliseconds; 0 is 100.
+    /// The interval of `LARDER_DURABILITY_INTERVAL`, in milliseconds; 0 means 100.
     pub interval_ms: u32,
-    /// Which items a cache admits: `LARDER_ADMIT_ALL` or `LARDER_ADMIT_REUSED`.
+    /// Which evicted items are written to the directory in `LARDER_MODE_CACHE`: `LARDER_ADMIT_ALL`
+    /// or `LARDER_ADMIT_REUSED`.
     pub admission: u32,
-    /// How long a change waits for a disk that does not keep up, in milliseconds; 0 is 1,000.
+    /// How long a change waits for a disk that cannot keep up, in milliseconds; 0 means 1,000.
     pub wait_ms: u32,
-    /// How long `larder_close` and `larder_stop` wait for the disk, in milliseconds; 0 is 60,000.
+    /// How long `larder_close` and `larder_stop` wait for the disk, in milliseconds; 0 means
+    /// 60,000.
     pub stop_ms: u32,
-    /// Called while `larder_open` reads the log, on the thread of that call; null for none. It must
-    /// return.
+    /// Called while `larder_open` reads the log, on the thread of that call; null for no calls. It
+    /// must return normally.
     pub progress: Progress,
     /// The first argument of `progress`.
     pub progress_context: *mut c_void,
 }
 
-/// Makes all changes so far durable. Does nothing without a disk tier. `LARDER_DISK_FAILED` if the
-/// disk has failed, `LARDER_UNSUPPORTED` on a server.
+/// Makes all changes so far durable. Does nothing without a disk tier. Returns `LARDER_DISK_FAILED`
+/// if the disk has failed, and `LARDER_UNSUPPORTED` on a server.
 ///
 /// Cost: a write and a sync of the disk.
 ///
@@ -93,12 +98,13 @@ pub unsafe extern "C" fn larder_sync(cache: *const Handle) -> Status {
     })
 }
 
-/// Stops the disk tier, as `larder_close` does: makes all changes durable, in mode cache also the
-/// items in memory, and frees the directory. Writes the number of bytes that are not durable to
-/// `left`, and returns `LARDER_DISK_FAILED` if it is not 0: the disk has failed, or hangs for
-/// longer than `stop_ms`. Then a directory of mode cache begins empty. Later changes fail with
-/// `LARDER_DISK_FAILED`, and `larder_close` is the only call that makes sense. Does nothing without
-/// a disk tier. `LARDER_UNSUPPORTED` on a server.
+/// Stops the disk tier, as `larder_close` does: makes all changes durable, writes the items in
+/// memory to the directory in `LARDER_MODE_CACHE`, and releases the directory. Writes the number of
+/// bytes that are not durable to `left`, and returns `LARDER_DISK_FAILED` if it is not 0: the disk
+/// has failed, or has not responded for longer than `stop_ms`. In this case a directory of
+/// `LARDER_MODE_CACHE` will be empty when it is opened again. Later changes fail with
+/// `LARDER_DISK_FAILED`, and the only useful call is `larder_close`. Does nothing without a disk
+/// tier. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::stop_tier`].
@@ -114,10 +120,10 @@ pub unsafe extern "C" fn larder_stop(cache: *const Handle, left: *mut u64) -> St
     })
 }
 
-/// Writes the reason why the disk tier does not work as it should to `why`, an empty text if it
-/// does: at most `why_bytes` bytes, including the zero at the end. The reason is that of
-/// `LARDER_DISK_FAILED`, or else that of the last `LARDER_DISK_UNREADABLE`. `LARDER_UNSUPPORTED` on
-/// a server and without a disk tier.
+/// Writes a description of the problem of the disk tier to `why`, or an empty text if there is no
+/// problem: at most `why_bytes` bytes, including the zero at the end. The problem is the cause of
+/// `LARDER_DISK_FAILED`, or otherwise of the last `LARDER_DISK_UNREADABLE`. Returns
+/// `LARDER_UNSUPPORTED` on a server and without a disk tier.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `why` has `why_bytes` bytes. Behavior:
@@ -149,14 +155,15 @@ pub(crate) unsafe fn disk(tier: *const Tier) -> Result<Option<DiskTier>, String>
     if tier.is_null() {
         return Ok(None);
     }
-    // SAFETY: `Tier` is `repr(C)` and begins with `struct_bytes`; the caller vouches for its bytes.
+    // SAFETY: `Tier` is `repr(C)` and begins with `struct_bytes`; the caller guarantees that as
+    // many bytes are readable.
     let tier = unsafe { sized(tier) }.map_err(|struct_bytes| {
         let expected = size_of::<Tier>();
         format!(
             "larder_tier.struct_bytes is {struct_bytes}, expected sizeof(larder_tier), which is {expected}"
         )
     })?;
-    // SAFETY: the caller vouches that `path` is null or a text.
+    // SAFETY: the caller guarantees that `path` is null or a text.
     let path = unsafe { text(tier.path) }.filter(|path| !path.is_empty());
     let path = path.ok_or("larder_tier.path is missing: expected the path of a directory")?;
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
@@ -183,7 +190,7 @@ pub(crate) unsafe fn disk(tier: *const Tier) -> Result<Option<DiskTier>, String>
         disk = disk.dirty_bytes(tier.dirty_bytes);
     }
     if let Some(function) = tier.progress {
-        // SAFETY: the caller vouches for the function and its argument.
+        // SAFETY: the caller guarantees that the function may be called with this argument.
         let callback = unsafe { Callback::new(function, tier.progress_context) };
         disk = disk.progress(move |done, total| callback.call(done, total));
     }

@@ -1,4 +1,4 @@
-//! Exports that walk through the keys.
+//! Exports that walk over the keys.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -12,14 +12,14 @@ use crate::{Handle, Status};
 pub const LARDER_KEY_BYTES_MAX: usize = 250;
 const _: () = assert!(LARDER_KEY_BYTES_MAX == KEY_BYTES_MAX);
 
-/// A walk through the keys of a cache. If threads share a walk, each key goes to one of them.
+/// A walk over the keys of a cache. If threads share a walk, each key goes to one of the threads.
 #[derive(Debug)]
 pub struct Keys(Mutex<larder::Keys>);
 
-/// Begins a walk through all keys that begin with a prefix, in no particular order. The walk
-/// returns an item that exists all the time at least once; it may skip an item that a client stores
-/// or removes meanwhile. The library holds no lock between two steps. `larder_keys_close` ends the
-/// walk. `LARDER_UNSUPPORTED` on a server.
+/// Begins a walk over all keys that begin with a prefix, in no particular order. The walk returns
+/// the key of an item that exists during the entire walk at least once; it may skip an item that a
+/// client stores or removes during the walk. The library holds no lock between two steps.
+/// `larder_keys_close` ends the walk. Returns `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::keys_with_prefix`].
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn larder_keys(
 }
 
 /// Writes the next key to `key`, which has `LARDER_KEY_BYTES_MAX` bytes, and its length to
-/// `key_bytes`. `LARDER_END` at the end of the walk.
+/// `key_bytes`. Returns `LARDER_END` at the end of the walk.
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Keys`].

@@ -12,18 +12,20 @@ pub enum WriteError {
     /// The key has an invalid length.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The value is longer than a dump can hold.
+    /// The value is too long for a dump.
     #[error("the value has {0} bytes, expected at most {VALUE_BYTES_MAX}")]
     TooLarge(u32),
-    /// The bytes of the values do not match the announced lengths.
-    #[error("{missing} bytes of a value are missing, and {pushed} more bytes were to be written")]
+    /// The length of a value does not match its announced length.
+    #[error(
+        "the value of the last item needs {missing} more bytes, but {pushed} bytes were passed"
+    )]
     Length {
-        /// How many bytes of the last item's value are missing.
+        /// Number of missing bytes of the last item's value.
         missing: u32,
-        /// How many bytes the caller passed; 0 for the next item or the end.
+        /// Number of bytes that the caller passed; 0 if it began the next item or ended the dump.
         pushed: usize,
     },
-    /// The output takes no bytes.
+    /// The output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -31,7 +33,7 @@ pub enum WriteError {
 /// The reason why a dump cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The input does not begin as a dump.
+    /// The input does not begin with the magic bytes of a dump.
     #[error(
         "this is not a dump of larder export: it begins with \"{found}\", expected \"{}\"; name a file that larder \
          export wrote, and decompress it first",
@@ -47,10 +49,10 @@ pub enum ReadError {
          export again"
     )]
     Version(u32),
-    /// The input ends before the dump does.
+    /// The input ends before the end of the dump.
     #[error(
-        "the dump ends at byte {offset} without {expected}: it was cut off; all items before are \
-         whole, export again for the others"
+        "the dump ends at byte {offset} without {expected}: it was cut off; all items before \
+         are complete; export again to get the others"
     )]
     Truncated {
         /// The offset of the end.
@@ -58,19 +60,19 @@ pub enum ReadError {
         /// The expected part.
         expected: &'static str,
     },
-    /// Bytes of the dump are not as they were written.
+    /// Bytes of the dump were changed after the export.
     #[error(
         "the dump is damaged at byte {offset}: {part} is {found}, expected {expected}; all items \
-         before are whole, export again for the others"
+         before are complete; export again to get the others"
     )]
     Damaged {
         /// The offset of the block.
         offset: u64,
-        /// The part of the block that is wrong.
+        /// The damaged part of the block.
         part: &'static str,
-        /// Its content.
+        /// The content of the damaged part.
         found: String,
-        /// The content of an undamaged dump.
+        /// The expected content.
         expected: String,
     },
     /// The input cannot be read.

@@ -4,27 +4,28 @@ use crc32fast::Hasher;
 
 /// The version that this crate writes and reads.
 pub const VERSION: u32 = 1;
-/// Longest payload of a block, in bytes. A writer and a reader hold one block.
+/// Longest payload of a block, in bytes. A writer and a reader hold one block in memory.
 pub const BLOCK_BYTES_MAX: usize = 64 << 10;
-/// Longest value, in bytes: the largest limit that larderd and memcached can be given (`-I`).
+/// Longest value, in bytes: the largest limit (`-I`) that larderd and memcached accept.
 pub const VALUE_BYTES_MAX: u32 = 1 << 30;
 
-/// The first bytes of a dump. The first byte is no text, and the newline shows whether a transfer
+/// The first bytes of a dump. The first byte is not text, and the newline reveals a transfer that
 /// converted line ends.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89LARDER\n";
 /// Length of the file's header: magic, version, time of the export, checksum.
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 /// Length of a block's header: kind, number of the block, length of the payload, checksum.
 pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
-/// Length of an item's head without its key: deadline, flags, length of the value, of the key.
+/// Length of an item's header without its key: deadline, flags, length of the value, length of the
+/// key.
 pub(crate) const HEAD_BYTES: usize = 17;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Heads and values, one behind the other.
+    /// Item headers and values, one after the other.
     Data,
-    /// The value that has begun will not end: its item is void.
+    /// The current value will not be completed: its item is void.
     Void,
     /// The number of items. Nothing follows.
     End,
@@ -51,7 +52,7 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// Bits that the client stored with the item.
     pub flags: u32,
-    /// The second from which the item is expired, as a Unix time; `None`: never.
+    /// The Unix time at which the item expires, in seconds; `None` if it never expires.
     pub deadline_unix_secs: Option<u64>,
     /// Length of the value, in bytes.
     pub value_bytes: u32,
@@ -80,7 +81,7 @@ pub(crate) fn block_header(kind: Kind, number: u32, payload: &[u8]) -> [u8; BLOC
     bytes
 }
 
-/// Returns the checksum of a block: of its header up to the checksum, and of its payload.
+/// Returns the checksum of a block. It covers the header up to the checksum, and the payload.
 pub(crate) fn checksum_of(header: &[u8; BLOCK_HEADER_BYTES], payload: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&header[..12]);
@@ -88,9 +89,9 @@ pub(crate) fn checksum_of(header: &[u8; BLOCK_HEADER_BYTES], payload: &[u8]) -> 
     hasher.finalize()
 }
 
-/// Returns an item's head without its key.
+/// Returns the header of an item without its key.
 pub(crate) fn head(entry: &Entry<'_>, key_bytes: u8) -> [u8; HEAD_BYTES] {
-    // 0 stands for never: a deadline at the Unix epoch is as long ago one second later.
+    // 0 means never, so a deadline at the Unix epoch becomes 1, which is also long ago.
     let deadline = entry.deadline_unix_secs.map_or(0, |secs| secs.max(1));
     let mut bytes = [0; HEAD_BYTES];
     bytes[..8].copy_from_slice(&deadline.to_le_bytes());
@@ -100,12 +101,12 @@ pub(crate) fn head(entry: &Entry<'_>, key_bytes: u8) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-/// Returns four bytes as a number; `bytes` has them at `at`.
+/// Returns the four bytes at `at` as a number.
 pub(crate) fn number_32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
-/// Returns eight bytes as a number; `bytes` has them at `at`.
+/// Returns the eight bytes at `at` as a number.
 pub(crate) fn number_64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }

@@ -1,10 +1,11 @@
 //! The dump format: items in a file or a pipe, with their values, flags and absolute deadlines.
 //!
-//! [`Writer`] and [`Reader`] stream. Both hold at most one block, 64 KiB, however long a value is.
-//! Each block has a checksum, and the last block has the number of items: a dump that is damaged or
-//! cut off is recognised. docs/dump-format.md draws the bytes.
+//! [`Writer`] and [`Reader`] stream. Both hold at most one block of 64 KiB in memory, regardless of
+//! the length of a value. Each block has a checksum, and the last block contains the number of
+//! items, so a reader detects a dump that is damaged or cut off. docs/dump-format.md is a diagram
+//! of the bytes.
 //!
-//! The crate knows neither servers nor caches, opens no file and reads no clock.
+//! The crate is independent of servers and caches, opens no file and reads no clock.
 //!
 //! ```
 //! use larder_dump::{Entry, Piece, Reader, Writer};

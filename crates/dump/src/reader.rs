@@ -17,7 +17,7 @@ pub struct ReadEntry {
     key_bytes: u8,
     /// Bits that the client stored with the item.
     pub flags: u32,
-    /// The second from which the item is expired, as a Unix time; `None`: never.
+    /// The Unix time at which the item expires, in seconds; `None` if it never expires.
     pub deadline_unix_secs: Option<u64>,
     /// Length of the value, in bytes.
     pub value_bytes: u32,
@@ -33,7 +33,7 @@ impl ReadEntry {
 /// A part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// The next bytes; never none.
+    /// The next bytes, at least one.
     Bytes(&'a [u8]),
     /// The value is complete.
     End,
@@ -45,7 +45,7 @@ pub enum Piece<'a> {
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// The bytes read so far.
+    /// Number of bytes read so far.
     offset: u64,
     made_unix_secs: u64,
     /// The payload of the current block. Its unread bytes are `block[at..]`.
@@ -54,9 +54,9 @@ pub struct Reader<R> {
     /// The offset and the number of the current block.
     block_offset: u64,
     number: u32,
-    /// How many bytes of the current value are unread.
+    /// Number of unread bytes of the current value.
     missing: u32,
-    /// True if the last item is not counted: its value may still become void.
+    /// True if the last item is not counted yet, because it may still become void.
     is_open: bool,
     has_ended: bool,
     items: u64,
@@ -66,7 +66,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header of a dump.
     ///
     /// # Errors
-    /// [`ReadError`]: the input is no dump, or one of another version.
+    /// [`ReadError`]: the input is not a dump, or has another version.
     pub fn new(input: R) -> Result<Self, ReadError> {
         let mut reader = Self {
             input,
@@ -114,10 +114,11 @@ impl<R: Read> Reader<R> {
         self.offset
     }
 
-    /// Returns the next item, or `None` at the end. Skips the unread rest of the last value.
+    /// Returns the next item; `None` after the last item. Skips the unread rest of the previous
+    /// value.
     ///
     /// # Errors
-    /// [`ReadError`]: the dump is cut off or damaged. Reading cannot go on.
+    /// [`ReadError`]: the dump is cut off or damaged. The reader cannot continue after an error.
     pub fn next_entry(&mut self) -> Result<Option<ReadEntry>, ReadError> {
         while self.is_open {
             if self.next_piece()? == Piece::Void {
@@ -142,7 +143,7 @@ impl<R: Read> Reader<R> {
     /// Returns the next part of the value of the last item.
     ///
     /// # Errors
-    /// As [`Reader::next_entry`].
+    /// Same as [`Reader::next_entry`].
     pub fn next_piece(&mut self) -> Result<Piece<'_>, ReadError> {
         if self.missing == 0 {
             if std::mem::take(&mut self.is_open) {
@@ -171,7 +172,7 @@ impl<R: Read> Reader<R> {
         Ok(Piece::Bytes(&self.block[at..at + piece_bytes]))
     }
 
-    /// Reads an item's head, which lies in one block.
+    /// Reads the header of an item, which is always within one block.
     fn read_head(&mut self) -> Result<ReadEntry, ReadError> {
         let unread = &self.block[self.at..];
         let (head, rest) = match unread.split_at_checked(HEAD_BYTES) {
@@ -245,7 +246,7 @@ impl<R: Read> Reader<R> {
         Ok(kind)
     }
 
-    /// Checks the number of items, and that nothing follows.
+    /// Checks the number of items, and that the input has ended.
     fn check_end(&mut self) -> Result<(), ReadError> {
         let (counted, stated) = (self.items, number_64(&self.block, 0));
         if counted != stated {

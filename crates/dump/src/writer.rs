@@ -13,13 +13,13 @@ use crate::format::{
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    /// The payload of the block that is being filled.
+    /// The payload of the current block.
     block: Vec<u8>,
-    /// The number of that block.
+    /// The number of the current block.
     number: u32,
-    /// How many bytes of the last item's value are missing.
+    /// Number of missing bytes of the last item's value.
     missing: u32,
-    /// True if the last item is not counted: its value may still become void.
+    /// True if the last item is not counted yet, because it may still become void.
     is_open: bool,
     items: u64,
 }
@@ -28,24 +28,24 @@ impl<W: Write> Writer<W> {
     /// Begins a dump. `made_unix_secs` is the time of the export.
     ///
     /// # Errors
-    /// The output takes no bytes.
+    /// The output cannot be written.
     pub fn new(mut out: W, made_unix_secs: u64) -> Result<Self, WriteError> {
         out.write_all(&file_header(made_unix_secs))?;
         let block = Vec::with_capacity(BLOCK_BYTES_MAX);
         Ok(Self { out, block, number: 0, missing: 0, is_open: false, items: 0 })
     }
 
-    /// Begins an item. Its value follows by [`Writer::push`].
+    /// Begins an item. [`Writer::push`] appends its value.
     ///
     /// # Errors
-    /// [`WriteError`]; if it is not [`WriteError::Io`], the dump is as before.
+    /// [`WriteError`]. Unless it is [`WriteError::Io`], the dump is unchanged.
     pub fn begin(&mut self, entry: &Entry<'_>) -> Result<(), WriteError> {
         self.check_complete(0)?;
         check_key(entry.key)?;
         if entry.value_bytes > VALUE_BYTES_MAX {
             return Err(WriteError::TooLarge(entry.value_bytes));
         }
-        // A head with its key never crosses the end of a block.
+        // A header and its key must be within one block.
         if self.block.len() + HEAD_BYTES + entry.key.len() > BLOCK_BYTES_MAX {
             self.write_block(Kind::Data)?;
         }
@@ -61,7 +61,8 @@ impl<W: Write> Writer<W> {
     /// Appends bytes to the value of the last item.
     ///
     /// # Errors
-    /// [`WriteError::Length`] if the value becomes longer than announced; the dump is as before.
+    /// [`WriteError::Length`] if the value becomes longer than announced; then the dump is
+    /// unchanged.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), WriteError> {
         let pushed = u32::try_from(bytes.len()).ok().filter(|pushed| *pushed <= self.missing);
         let Some(pushed) = pushed else {
@@ -80,11 +81,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Declares the item void whose value is not complete: a reader ignores it. Does nothing after
-    /// a complete item.
+    /// Declares the current item void, so that readers ignore it. Does nothing if its value is
+    /// complete.
     ///
     /// # Errors
-    /// The output takes no bytes.
+    /// The output cannot be written.
     pub fn abandon(&mut self) -> Result<(), WriteError> {
         if self.is_open {
             if !self.block.is_empty() {
@@ -99,7 +100,7 @@ impl<W: Write> Writer<W> {
     /// Appends an item with its value.
     ///
     /// # Errors
-    /// As [`Writer::begin`] and [`Writer::push`].
+    /// Same as [`Writer::begin`] and [`Writer::push`].
     pub fn item(&mut self, entry: &Entry<'_>, value: &[u8]) -> Result<(), WriteError> {
         self.begin(entry)?;
         self.push(value)
@@ -110,10 +111,10 @@ impl<W: Write> Writer<W> {
         self.items
     }
 
-    /// Ends the dump and returns the output. Without this the dump counts as cut off.
+    /// Ends the dump and returns the output. Without this call readers treat the dump as cut off.
     ///
     /// # Errors
-    /// A value is not complete, or the output takes no bytes.
+    /// A value is not complete, or the output cannot be written.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.check_complete(0)?;
         if !self.block.is_empty() {

@@ -1,4 +1,4 @@
-//! A dump gives back what was written, and no other bytes pass for one.
+//! A dump returns the items that were written, and a reader detects every change of its bytes.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::io::Read;
@@ -46,7 +46,7 @@ fn written(items: &[Item]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Reads a dump to its end. An item without an end of its value is left out.
+/// Reads a dump to its end. Leaves out items whose value does not end.
 fn read(input: impl Read) -> Result<Vec<Item>, ReadError> {
     let mut reader = Reader::new(input)?;
     let mut items = Vec::new();
@@ -68,7 +68,7 @@ fn read(input: impl Read) -> Result<Vec<Item>, ReadError> {
     Ok(items)
 }
 
-/// A pipe that hands over a few bytes at a time.
+/// A pipe that returns a few bytes at a time.
 struct Drops<'a>(&'a [u8], usize);
 
 impl Read for Drops<'_> {

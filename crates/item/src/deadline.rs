@@ -4,8 +4,8 @@
 /// mean "never" and 1 "before everything", as in memcached.
 pub type Second = u32;
 
-/// The time at which an item expires: it is expired from this [`Second`] on. [`Deadline::NEVER`]
-/// means no limit.
+/// The time at which an item expires: at and after this [`Second`] the item is expired.
+/// [`Deadline::NEVER`] means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Deadline(pub Second);
 
@@ -38,7 +38,7 @@ pub struct Epoch {
 impl Epoch {
     /// The first second of a cache's life.
     pub const FIRST_SECOND: Second = 2;
-    /// Largest relative exptime, in seconds (30 days). A larger one is a Unix time.
+    /// Largest relative exptime, in seconds (30 days). A larger exptime is a Unix time.
     pub const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
     /// Returns the epoch of a cache created at `unix_secs`: that moment is [`Self::FIRST_SECOND`].
@@ -47,8 +47,8 @@ impl Epoch {
     }
 
     /// Converts an exptime of the protocol to a deadline (memcached's protocol, section "Expiration
-    /// times"): 0 is never, 1 to 2,592,000 are seconds from `now`, more is a Unix time. A negative
-    /// exptime, and a Unix time before the cache existed, are already past.
+    /// times"): 0 means never, 1 to 2,592,000 are seconds from `now`, and a larger value is a Unix
+    /// time. A negative exptime, and a Unix time before the cache existed, are in the past.
     pub fn deadline(self, exptime: i64, now: Second) -> Deadline {
         if exptime == 0 {
             return Deadline::NEVER;

@@ -8,7 +8,7 @@ pub const KEY_BYTES_MAX: usize = 250;
 pub enum KeyError {
     /// The key is empty; it must have at least one byte.
     Empty,
-    /// The key has this many bytes; [`KEY_BYTES_MAX`] are allowed.
+    /// The key has this many bytes; at most [`KEY_BYTES_MAX`] are allowed.
     TooLong(usize),
 }
 
@@ -25,8 +25,8 @@ impl std::fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Checks the length of a key. A key may contain any byte: the parser of each dialect rejects the
-/// bytes that the dialect cannot carry, such as spaces and newlines in text.
+/// Checks the length of a key. A key may contain any byte: the parser of each protocol rejects the
+/// bytes that the protocol cannot transmit, such as spaces and newlines in the text protocol.
 ///
 /// # Errors
 /// [`KeyError`] if the key is empty or longer than [`KEY_BYTES_MAX`].

@@ -1,8 +1,8 @@
 //! The definition of an item, independent of storage and protocol.
 //!
-//! An item is a key, a value, client flags, a deadline and a cas token. This crate holds the rules
-//! for each on which all other crates must agree. It performs no I/O, reads no clock, and depends
-//! on neither the protocol nor the memory layout.
+//! An item is a key, a value, client flags, a deadline and a cas token. This crate contains the
+//! rules for them that all other crates share. It performs no I/O, reads no clock, and depends
+//! neither on the protocol nor on the memory layout.
 //!
 //! Files in reading order: [`key`], [`deadline`], [`meta`], [`mode`], [`number`].
 #![forbid(unsafe_code)]

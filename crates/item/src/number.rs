@@ -13,12 +13,12 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber;
 
-/// The value as a number.
+/// A value as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number(pub u64);
 
 impl Number {
-    /// Longest decimal text of a number, in bytes.
+    /// Length of the longest decimal text of a number, in bytes.
     pub const TEXT_BYTES_MAX: usize = 20;
 
     /// Parses a stored value as memcached does: spaces around the digits are accepted; a sign, an
@@ -50,9 +50,9 @@ impl Number {
         }
     }
 
-    /// Returns the text to store in place of a value of `old_bytes`: padded with spaces on the
-    /// right to that length, unless the number needs more. memcached overwrites the value in place,
-    /// and clients see the padding.
+    /// Returns the text that replaces a value of `old_bytes`. It is padded with spaces on the right
+    /// to that length, unless the number is longer: memcached overwrites the value in place, so
+    /// clients receive the padding.
     pub fn text_over(self, old_bytes: usize) -> Vec<u8> {
         let mut text = self.0.to_string().into_bytes();
         if text.len() < old_bytes {

@@ -1,11 +1,12 @@
-//! Regions for readers in other languages: files of caches with items of every form, and beside
-//! each a JSON file with the content that this library reads from it.
+//! Regions for readers in other languages: files of caches with items of every form. Next to each
+//! file is a JSON file with the content that this library reads from it.
 //!
 //! `cargo run --release -p larder --example region_cases -- FOLDER`
 //!
-//! The regions belong to this boot and this machine, so each test creates them again. A case is a
-//! line of the JSON: `{"key": hexadecimal, "found": true, "bytes": of the value, "fnv1a": its
-//! 64-bit FNV-1a hash, "flags": …, "cas": …, "ttl_secs": 0 for ever, "stale": …, "won": …}`.
+//! The regions belong to this boot and this machine, so each test creates them again. Each line of
+//! the JSON is a case: `{"key": hexadecimal, "found": true, "bytes": of the value, "fnv1a": its
+//! 64-bit FNV-1a hash, "flags": …, "cas": …, "ttl_secs": 0 if it never expires, "stale": …, "won":
+//! …}`.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -17,7 +18,7 @@ use larder::{Builder, Cache, Clock, Deadline, StoreMode, StoreRequest};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// A cache in its own file, and the keys to look up in it.
+/// A cache in a separate file, and the keys to look up in it.
 struct Scene {
     cache: Cache,
     path: PathBuf,
@@ -182,7 +183,7 @@ fn flush_due(mut scene: Scene) -> Outcome {
         scene.set(format!("k{at}"), "v")?;
     }
     scene.cache.clear_at(scene.cache.now() + 1);
-    // The expected content is empty, but the cache must not notice the flush.
+    // The expected content is empty, but this cache must not perform the flush.
     let now = scene.cache.now();
     let Scene { cache, path, keys } = scene;
     cache.tick(now + 1);
@@ -196,7 +197,7 @@ fn flush_due(mut scene: Scene) -> Outcome {
     Ok(fs::write(path.with_extension("json"), format!("[\n{}\n]\n", lines.join(",\n")))?)
 }
 
-/// Several times as many items as fit.
+/// Stores several times as many items as fit into memory.
 fn evicted(mut scene: Scene) -> Outcome {
     for at in 0..30_000 {
         let bytes = if at % 100 == 0 { 40_000 } else { at % 900 };
@@ -208,7 +209,7 @@ fn evicted(mut scene: Scene) -> Outcome {
     scene.end()
 }
 
-/// Enough small items that the index grows and some groups have overflow groups.
+/// Stores so many small items that the index grows and some groups have overflow groups.
 fn grown(mut scene: Scene) -> Outcome {
     let at_first = scene.cache.report().groups;
     for at in 0..60_000 {
@@ -235,7 +236,7 @@ pub(crate) fn write_to(folder: &Path) -> Outcome {
     kinds(Scene::begin(folder, "kinds_in_long_segments", |builder| {
         builder.memory_bytes(64 << 20)
     })?)?;
-    // The tables of further processes are in addition to the memory.
+    // The tables of additional processes are outside the memory.
     for (name, processes) in [("kinds_for_few", 3), ("kinds_for_4096", 4096)] {
         kinds(Scene::begin(folder, name, |builder| builder.processes_max(processes))?)?;
     }

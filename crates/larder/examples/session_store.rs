@@ -23,8 +23,8 @@ impl Sessions {
         Ok(Self { cache, tokens: RandomState::new() })
     }
 
-    /// Begins a session and returns its key. (A real site draws the token from a cryptographic
-    /// generator.)
+    /// Begins a session and returns its key. (A real site uses a cryptographic generator for the
+    /// token.)
     fn begin(&self, user: u64, cart: &str) -> Result<String, larder::StoreError> {
         loop {
             let token = self.tokens.hash_one((user, self.cache.len()));
@@ -41,7 +41,8 @@ impl Sessions {
         Ok(cart.map(|cart| String::from_utf8_lossy(&cart).into_owned()))
     }
 
-    /// Keeps a session alive, as an open page does now and then. Returns false if it has ended.
+    /// Keeps a session alive, as an open page does from time to time. Returns false if the session
+    /// has ended.
     fn keep(&self, key: &str) -> Result<bool, larder::StoreError> {
         self.cache.touch(key, Some(IDLE_MAX))
     }

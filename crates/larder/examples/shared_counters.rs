@@ -13,7 +13,7 @@ const VISITS: u64 = 50_000;
 const PAGES: u64 = 3;
 const REQUESTS_A_MINUTE: u64 = 5;
 
-/// Counts a visit. The first visit creates the counter; of several threads that try at the same
+/// Counts a visit. The first visit creates the counter. If several threads try this at the same
 /// time, one succeeds.
 fn visit(cache: &Cache, page: u64) -> Result<u64, CountError> {
     let key = format!("visits:{page}");
@@ -28,8 +28,8 @@ fn visit(cache: &Cache, page: u64) -> Result<u64, CountError> {
 /// True if this address may make another request within this minute.
 fn may_ask(cache: &Cache, address: &str) -> Result<bool, CountError> {
     let key = format!("left:{address}");
-    // The first request of a minute creates the counter, which expires a minute later, whatever its
-    // value.
+    // The first request of a minute creates the counter, which expires a minute later regardless of
+    // its value.
     if cache.add(&key, REQUESTS_A_MINUTE.to_string(), Some(Duration::from_secs(60)))? {
         cache.decrement(&key, 1)?;
         return Ok(true);

@@ -43,7 +43,7 @@ impl Shop {
         Ok(Self { database: Mutex::new(database), queries: AtomicU32::new(0), cache })
     }
 
-    /// Returns a city's number of customers and sales; an empty text if it has none.
+    /// Returns a city's number of customers and sales; an empty text if it has no sales.
     fn report(&self, city: &str) -> Result<String, LoadError<rusqlite::Error>> {
         let key = format!("report:{city}");
         let report = self.cache.get_or_load(key, &REPORTS, || self.query(city))?;
@@ -60,7 +60,7 @@ impl Shop {
             Some((customers, cents)) => {
                 Loaded::new(format!("{customers} customers, {} dollars", cents / 100))
             }
-            // An empty result is cached too, but for a shorter time.
+            // An empty result is cached for a shorter time.
             None => Loaded::new("").ttl(Duration::from_secs(5)),
         })
     }
@@ -70,7 +70,7 @@ impl Shop {
     }
 }
 
-/// Returns the reports that eight concurrent threads get.
+/// Returns the reports that eight concurrent threads receive.
 fn ask_at_once(shop: &Shop, city: &str) -> Vec<String> {
     let ready = Barrier::new(8);
     let ask = || {

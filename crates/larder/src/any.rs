@@ -1,4 +1,4 @@
-//! A cache of which a program does not say where it is.
+//! A cache whose location a program leaves open: in the process, or on a server.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::api::cache::Cache;
 use crate::api::set::{CountError, Swap, SwapError};
 use crate::client::{Client, ClientError};
 
-/// The operations that [`Cache`] and [`Client`] share: for programs and bindings
-/// whose user decides whether the cache is in the process or on a server.
+/// The operations that [`Cache`] and [`Client`] have in common, for programs and bindings whose
+/// users choose whether the cache is in the process or on a server.
 ///
-/// Each method is the one of the same name. A time to live is counted from now, and `None` is no
-/// expiry.
+/// Each method calls the method of the same name. A time to live is counted from now, and `None`
+/// means no expiry.
 ///
 /// ```
 /// use larder::{AnyCache, AnyCacheError, Cache};
@@ -31,23 +31,23 @@ use crate::client::{Client, ClientError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait AnyCache: Debug + Send + Sync {
-    /// Returns the value of a key; `None` if the item is absent. Unlike [`Cache::get`], it fails
-    /// if a disk tier does not return an item that it has.
+    /// Returns the value of a key; `None` if the item is absent. Unlike [`Cache::get`], it returns
+    /// an error if a disk tier does not return an item that it holds.
     ///
     /// # Errors
-    /// Those of [`Cache::try_get_to`] or [`Client::get`].
+    /// Same as [`Cache::try_get_to`] or [`Client::get`].
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, AnyCacheError>;
 
     /// Returns the values of several keys, in their order; `None` for absent items.
     ///
     /// # Errors
-    /// As [`AnyCache::get`].
+    /// Same as [`AnyCache::get`].
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, AnyCacheError>;
 
     /// Returns the value of a key, and sets the time to live of its item.
     ///
     /// # Errors
-    /// As [`AnyCache::get`] and [`AnyCache::touch`].
+    /// Same as [`AnyCache::get`] and [`AnyCache::touch`].
     fn get_and_touch(
         &self,
         key: &[u8],
@@ -60,16 +60,16 @@ pub trait AnyCache: Debug + Send + Sync {
     /// [`StoreError`], [`ClientError`]
     fn set(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), AnyCacheError>;
 
-    /// Stores a value if the key is absent. Returns whether it did.
+    /// Stores a value if the key is absent. Returns false if it is present.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn add(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<bool, AnyCacheError>;
 
-    /// Stores a value if the key is present. Returns whether it did.
+    /// Stores a value if the key is present. Returns false if it is absent.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn replace(
         &self,
         key: &[u8],
@@ -80,19 +80,20 @@ pub trait AnyCache: Debug + Send + Sync {
     /// Appends to a value. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn append(&self, key: &[u8], part: &[u8]) -> Result<bool, AnyCacheError>;
 
     /// Inserts bytes before a value. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn prepend(&self, key: &[u8], part: &[u8]) -> Result<bool, AnyCacheError>;
 
     /// Stores a value if the item still has this cas token.
     ///
     /// # Errors
-    /// As [`AnyCache::set`]; [`AnyCacheError::NoTokens`] if a cache in this process keeps none.
+    /// Same as [`AnyCache::set`]. [`AnyCacheError::NoTokens`] if a cache in this process was opened
+    /// without cas tokens.
     fn compare_and_set(
         &self,
         key: &[u8],
@@ -104,51 +105,52 @@ pub trait AnyCache: Debug + Send + Sync {
     /// Removes an item. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn delete(&self, key: &[u8]) -> Result<bool, AnyCacheError>;
 
     /// Sets the time to live of an item. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn touch(&self, key: &[u8], ttl: Option<Duration>) -> Result<bool, AnyCacheError>;
 
     /// Adds to a counter, and returns its new value; `None` if the key is absent.
     ///
     /// # Errors
-    /// As [`AnyCache::set`]; [`AnyCacheError::NotANumber`] for a cache in this process.
+    /// Same as [`AnyCache::set`]. [`AnyCacheError::NotANumber`] if the value is not a number, for a
+    /// cache in this process.
     fn increment(&self, key: &[u8], delta: u64) -> Result<Option<u64>, AnyCacheError>;
 
     /// Subtracts from a counter, down to 0, and returns its new value; `None` if the key is
     /// absent.
     ///
     /// # Errors
-    /// As [`AnyCache::increment`].
+    /// Same as [`AnyCache::increment`].
     fn decrement(&self, key: &[u8], delta: u64) -> Result<Option<u64>, AnyCacheError>;
 
-    /// Takes the lease of a key for a time; `None` if it is held.
+    /// Takes the lease of a key for a time; `None` if another caller holds the lease.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn lease(&self, key: &[u8], time: Duration) -> Result<Option<Lease>, AnyCacheError>;
 
-    /// Ends a lease. Returns false if it has ended before.
+    /// Ends a lease. Returns false if it has already ended.
     ///
     /// # Errors
-    /// As [`AnyCache::set`].
+    /// Same as [`AnyCache::set`].
     fn release(&self, key: &[u8], lease: Lease) -> Result<bool, AnyCacheError>;
 }
 
 /// The reason why an operation of [`AnyCache`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AnyCacheError {
-    /// A cache in this process does not make the change.
+    /// A cache in this process has refused the operation.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// [`SwapError::NoTokens`]
+    /// Same as [`SwapError::NoTokens`].
     #[error("{}", SwapError::NoTokens)]
     NoTokens,
-    /// [`CountError::NotANumber`]
+    /// Same as [`CountError::NotANumber`].
     #[error("{}", CountError::NotANumber)]
     NotANumber,
     /// The request to a server failed.

@@ -13,16 +13,16 @@
 //! A [`Cache`] is one region of memory that holds everything: items, index and statistics. It never
 //! takes more than its limit, plus the pages of this library's code and a few hundred bytes per
 //! thread. It is `Send + Sync + Clone`. Clones share one cache, and dropping the last clone returns
-//! the memory to the system. No operation starts a thread or reads a file, and a get never waits
-//! for another thread: unless the cache has a disk tier ([`Builder::tier`]), which has threads of
-//! its own and reads what memory lacks.
+//! the memory to the system. Without a disk tier ([`Builder::tier`]) no operation starts a thread
+//! or reads a file, and a get never waits for another thread. A disk tier runs threads, and reads
+//! items that are not in memory from the disk.
 //!
 //! # Which method do I want?
 //!
 //! | I want to | |
 //! |---|---|
 //! | get a value | [`get`](Cache::get), without an allocation [`get_into`](Cache::get_into), [`get_with`](Cache::get_with) |
-//! | get several values at once | [`get_many`](Cache::get_many), [`get_many_with`](Cache::get_many_with) |
+//! | get several values in one call | [`get_many`](Cache::get_many), [`get_many_with`](Cache::get_many_with) |
 //! | check whether a key has a value | [`contains`](Cache::contains) |
 //! | get a value, or load it on a miss | [`get_or_load`](Cache::get_or_load), [`get_or_load_into`](Cache::get_or_load_into) |
 //! | store a value | [`set`](Cache::set); only if the key is absent [`add`](Cache::add), only if it is present [`replace`](Cache::replace) |
@@ -41,8 +41,7 @@
 //! A key is 1 to 250 arbitrary bytes: [`KEY_BYTES_MAX`], the limit of memcached's wire protocol, so
 //! that a server can show every item. (A record has room for 255.) Stores reject other keys with
 //! [`StoreError::Key`]; all other operations report a miss for them. A value is any sequence of
-//! bytes, the empty one included, up to [`Builder::item_bytes_max`]. Time is counted in whole
-//! seconds.
+//! bytes up to [`Builder::item_bytes_max`], and may be empty. Time is counted in whole seconds.
 //!
 //! **Memory per item**, in bytes: `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL,
 //! plus 4 with client flags, rounded up to 8; plus 12.8 to 14.2 of index, measured while the index
@@ -50,16 +49,16 @@
 //! eighth of a segment, is stored in pieces of an eighth of a segment, at 24 more bytes per piece.
 //! A segment is a 256th of the memory, 64 KiB at least and 1 MiB at most.
 //!
-//! The rooms from the top down; each imports only rooms below it:
+//! The modules, from the top layer down. Each imports only modules below it:
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
 //! | `any` | [`AnyCache`], for programs that use a cache of either kind |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
-//! | `api` | what programs call: [`Cache`], one concern in each file |
-//! | `raw` | what servers call: operations that say how they wait for the disk, values in parts |
-//! | `backend` | where an item is: in memory, or in memory and on a disk |
+//! | `api` | the interface for programs: [`Cache`], one concern per file |
+//! | `raw` | the interface for servers: operations with an explicit way to wait for the disk, values in parts |
+//! | `backend` | the location of an item: in memory, or in memory and on a disk |
 //! | `process` | a cache in one process: threads and their slots, loads in progress, forked children |
 //! | `tier` | [`DiskTier`]: adapters between the engine and the log on disk |
 //! | `system` | the time, and random numbers |

@@ -1,5 +1,6 @@
-//! Many processes on one cache, killed, stopped and continued at random: no value is ever wrong, no
-//! process waits for dead ones, none waits long for stopped ones, and no memory is lost.
+//! Many processes use one cache, and are killed, stopped and continued at random. No value is ever
+//! wrong, no process waits for dead processes or waits long for stopped processes, and no memory is
+//! lost.
 //!
 //! `LARDER_STORM_SECS` sets the duration (`make verify ONLY=storm`).
 #![cfg(target_os = "linux")]
@@ -42,7 +43,7 @@ fn now_ms() -> u64 {
     now.tv_sec() as u64 * 1000 + now.tv_nsec() as u64 / 1_000_000
 }
 
-/// The reports of the processes to the watching one, in a shared file.
+/// The reports of the processes to the watching process, in a shared file.
 struct Board(Memory);
 
 impl Board {
@@ -54,7 +55,8 @@ impl Board {
         self.0.word(0)
     }
 
-    /// The time at which a process began its current operation; 0 while it does nothing urgent.
+    /// The time at which a process began its current operation; 0 while it does nothing that must
+    /// end in time.
     fn since(&self, process: usize) -> &AtomicU64 {
         self.0.word(64 * (process + 1))
     }
@@ -170,7 +172,7 @@ impl Player {
         }
     }
 
-    /// Appends a whole word to a text that all processes extend.
+    /// Appends a word to a text that all processes extend.
     fn grow(&mut self, key: u64) -> Result<(), StoreError> {
         let name = format!("text {}", key % COUNTERS);
         let mode = if key.is_multiple_of(3) { StoreMode::Set } else { StoreMode::Append };
@@ -214,7 +216,7 @@ const PLACE: &str = "LARDER_STORM_PLACE";
 const PROCESS: &str = "LARDER_STORM_PROCESS";
 const SEED: &str = "LARDER_STORM_SEED";
 
-/// The entry point of the storm's child processes; does nothing as a test of its own.
+/// The entry point of the storm's child processes. Does nothing when it runs as a test.
 #[test]
 fn a_process_of_the_storm() {
     let (Some(place), Ok(process)) = (std::env::var_os(PLACE), std::env::var(PROCESS)) else {
@@ -239,12 +241,12 @@ fn a_process_of_the_storm() {
     Player { cache, board: Board::open(&place.join("board")), process, random }.play();
 }
 
-/// A process of the storm, as the watching process sees it.
+/// The watching process's state of a process of the storm.
 struct Watched {
     child: Child,
-    /// The time until which it is stopped; `None` while it runs.
+    /// The time at which the process will be continued; `None` while it runs.
     stopped_until: Option<u64>,
-    /// The time from which it runs.
+    /// The time since which the process runs.
     runs_since: u64,
 }
 
@@ -349,7 +351,7 @@ impl Storm {
         }
     }
 
-    /// Ends all remaining processes by themselves.
+    /// Lets all remaining processes end normally.
     fn end(&mut self) {
         self.board.is_over().store(1, SeqCst);
         for process in &mut self.processes {

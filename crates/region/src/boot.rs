@@ -3,10 +3,11 @@
 use std::sync::OnceLock;
 
 /// Returns Linux's id of the current boot; `None` if the system does not report it (no `/proc`).
-/// State that a region on a tmpfs or a clock recorded in an earlier boot is meaningless now.
+/// State that was recorded in an earlier boot, such as a region on a tmpfs or the time of a clock,
+/// is meaningless now.
 ///
-/// A process keeps the id once it has read it, so that it and its children know it in a root
-/// directory without `/proc`, too.
+/// A process keeps the id once it has read it, so that it and its children can use the id even in a
+/// root directory without `/proc`.
 pub fn boot() -> Option<u128> {
     static BOOT: OnceLock<u128> = OnceLock::new();
     if let Some(boot) = BOOT.get() {

@@ -1,14 +1,15 @@
 //! The effect of a fork on files that are open for their locks.
 //!
-//! A lock belongs to an open file description, and a child inherits that: as long as the child
-//! lives, its parent would look alive. Before a child runs anything else, each inherited descriptor
-//! of such a file is therefore replaced by a newly opened one that holds no lock. The descriptor
-//! keeps its number, so that the child cannot later close an unrelated descriptor with the same
-//! number.
+//! A lock belongs to an open file description, and a forked child inherits the description. While
+//! the child is alive, its parent would therefore appear to be alive. To prevent this, a fork
+//! handler in the child first replaces each inherited descriptor of such a file with a newly opened
+//! descriptor that holds no lock. The new descriptor has the same number, so that the child cannot
+//! later close an unrelated descriptor with this number.
 //!
-//! This holds for `fork` of the C library, called by any code, from the first call of [`forks`] on.
-//! It does not hold for a fork in progress in another thread at that first call, nor for the bare
-//! system call, after which a child must execute another program or exit.
+//! The handler runs at every call of the C library's `fork`, by any code, after the first call of
+//! [`forks`]. It does not run for a fork that is already in progress in another thread at that
+//! first call. It also does not run for the bare system call, after which a child must execute
+//! another program or exit.
 
 use std::io::Write;
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
@@ -22,17 +23,18 @@ const FREE: i32 = -1;
 /// Marks a descriptor that a child closed because it could not be reopened.
 const LOST: i32 = -2;
 
-/// 0 until forks are counted.
+/// 0 until the fork handlers are registered.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// The descriptors of files that are open for their locks. A forked child reads this table, since
-/// it may neither allocate nor wait.
+/// The descriptors of files that are open for their locks. A static table, because a forked child
+/// may neither allocate nor wait.
 static KEPT: [AtomicI32; KEPT_MAX] = [const { AtomicI32::new(FREE) }; KEPT_MAX];
-/// The id of the process in which a thread is changing [`KEPT`] or forking, or 0. No child inherits
-/// a descriptor that is missing in the table.
+/// The id of the process in which a thread is changing [`KEPT`] or forking, or 0. It excludes forks
+/// while the table is changed, so that a child never inherits a descriptor that is not in the
+/// table.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns a number that changes with every fork that led to this process since the first call;
-/// never 0. Cost: a load and a comparison.
+/// Returns the number of forks between the process of the first call and this process, plus 1;
+/// never 0. The number differs between a process and its children. Cost: a load and a comparison.
 ///
 /// # Examples
 /// ```
@@ -50,7 +52,7 @@ pub fn forks() -> u32 {
 #[cold]
 fn watch() -> u32 {
     take_turn();
-    // SAFETY: the functions live as long as the program, and call only functions that are allowed
+    // SAFETY: the functions exist as long as the program, and call only functions that are allowed
     // in a child of a multi-threaded process.
     let is_watched = FORKS.load(Relaxed) != 0
         || cfg!(miri)
@@ -70,8 +72,8 @@ fn take_turn() {
         match TURN.compare_exchange_weak(0, me, Acquire, Relaxed) {
             Ok(_) => return,
             Err(holder) if holder == me || holder == 0 => std::thread::yield_now(),
-            // The turn was inherited from a fork before forks were watched: its holder is not in
-            // this process.
+            // The turn was inherited in a fork before the handlers were registered: its holder is
+            // not in this process.
             Err(holder) => drop(TURN.compare_exchange(holder, 0, Relaxed, Relaxed)),
         }
     }
@@ -100,11 +102,12 @@ extern "C" fn in_child() {
     end_turn();
 }
 
-/// Replaces the descriptor `fd` with a newly opened one of the same file; closes it if that fails.
+/// Replaces the descriptor `fd` with a newly opened descriptor of the same file. Closes `fd` if
+/// that fails.
 fn reopen_in_place(fd: i32) -> bool {
     let name = proc_name(fd);
-    // SAFETY: the name ends with a zero; `fd` is from the table and used only by its owner, which
-    // has not run in this process yet. Each call is allowed between fork and exec.
+    // SAFETY: the name is zero-terminated. `fd` is from the table, and only its owner uses it,
+    // which has not run in this process yet. Each call is allowed between fork and exec.
     unsafe {
         let opened = libc::open(name.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC);
         let done = opened >= 0 && libc::dup3(opened, fd, libc::O_CLOEXEC) >= 0;
@@ -126,12 +129,12 @@ fn proc_name(fd: i32) -> [u8; 32] {
     name
 }
 
-/// A descriptor that a child does not inherit unchanged.
+/// A descriptor that the fork handler replaces in a child.
 #[derive(Debug)]
 pub(crate) struct Kept {
     place: usize,
     made_after: u32,
-    /// True once another value has the place, and with it the descriptor.
+    /// True once another value owns the place and the descriptor.
     is_taken_over: AtomicBool,
 }
 
@@ -151,14 +154,14 @@ impl Kept {
         opened.transpose()
     }
 
-    /// True if a parent of this process created it; then it holds no lock here.
+    /// True if a parent of this process created it; then it holds no lock in this process.
     pub(crate) fn is_inherited(&self) -> bool {
         self.made_after != forks()
     }
 
-    /// Takes over the descriptor of a value that a parent of this process created: the child has
-    /// opened it again, with the rights that the parent had at the fork. Returns `None` if that
-    /// failed, or if the descriptor was taken over before.
+    /// Takes over the descriptor of a value that a parent of this process created. The fork handler
+    /// has reopened the file, with the permissions that the parent had at the fork. Returns `None`
+    /// if that failed, or if the descriptor has already been taken over.
     pub(crate) fn take_over(inherited: &Self) -> Option<Self> {
         debug_assert!(inherited.is_inherited());
         let (place, made_after) = (inherited.place, forks());
@@ -173,8 +176,8 @@ impl Kept {
             return None;
         }
         let fd = KEPT[self.place].load(Relaxed);
-        // SAFETY: a descriptor in the table stays open until its owner is dropped. That is `self`,
-        // since another value takes over only what is inherited.
+        // SAFETY: a descriptor in the table stays open until its owner is dropped. The owner is
+        // `self`, since another value takes over only inherited descriptors.
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Returns the supplementary groups that the peer of a unix socket had when it connected, by
-/// number. Its primary group is included only if it is also a supplementary one; `SO_PEERCRED`
+/// number. The primary group is included only if it is also a supplementary group; `SO_PEERCRED`
 /// reports it.
 ///
 /// # Errors
@@ -26,9 +26,9 @@ pub fn peer_groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups: Vec<libc::gid_t> = vec![0; 64];
     loop {
         let mut bytes = size_of_val(&groups[..]) as libc::socklen_t;
-        // SAFETY: the system writes at most `bytes` bytes to the vector, which has as many, and
-        // stores in `bytes` how many it wrote or would have written. The descriptor is borrowed, so
-        // it is open.
+        // SAFETY: the system writes at most `bytes` bytes to the vector, whose capacity is `bytes`,
+        // and stores the number of bytes that it wrote or would have written in `bytes`. The
+        // descriptor is borrowed, so it is open.
         let outcome = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),

@@ -1,7 +1,7 @@
 //! The layout of a region: the offset of each part, a pure function of the region's size.
 //!
-//! docs/region-format.md draws these bytes; the constants below and the assertions at the end keep
-//! the drawing and the code in agreement.
+//! docs/region-format.md is a diagram of these bytes. The constants below and the assertions at the
+//! end keep the diagram and the code in agreement.
 
 use crate::processes::Room;
 pub use crate::processes::{OWNERS_MAX, PEERS_MAX, THREAD_SLOTS_MAX};
@@ -26,7 +26,7 @@ pub const GHOST_ROW_BYTES: usize = 32;
 
 /// Size of a row of the table of peers, in bytes.
 pub const PEER_BYTES: usize = LINE_BYTES;
-/// Size of a peer's hold on one segment, in bytes: pieces that are arriving, and pins.
+/// Size of a peer's hold on one segment, in bytes: its pieces that are arriving, and its pins.
 pub const HOLD_BYTES: usize = 8;
 
 /// Smallest segment, in bytes.
@@ -37,7 +37,7 @@ pub const SEGMENT_BYTES_MAX: usize = 1 << 20;
 pub const SEGMENTS_MAX: usize = 1 << 20;
 /// Smallest region, in bytes.
 pub const REGION_BYTES_MIN: usize = 1 << 20;
-/// Largest region, in bytes: the largest number of the largest segments.
+/// Largest region, in bytes: the maximum number of segments of the maximum size.
 pub const REGION_BYTES_MAX: usize = SEGMENTS_MAX * SEGMENT_BYTES_MAX;
 
 /// The fields of the superblock, by offset.
@@ -72,14 +72,15 @@ pub mod superblock {
     pub const PEERS: usize = 72;
     /// Size of a peer's row in bytes, u32.
     pub const PEER_BYTES: usize = 76;
-    /// The first second by the system's monotonic clock, i64.
+    /// The first second of the cache on the system's monotonic clock, i64.
     pub const EPOCH_MONOTONIC_SECS: usize = 80;
-    /// The identity of the region, two u64: a number unique to it.
+    /// A number unique to the region, two u64.
     pub const IDENTITY: usize = 88;
     /// The boot of the system in which the region was created, two u64; the monotonic clock counts
     /// from there.
     pub const BOOT: usize = 104;
-    /// Size of the region in bytes without the tables that are in addition to its memory, u64.
+    /// Size of the region in bytes, without the tables that are allocated in addition to its
+    /// memory, u64.
     pub const CAPACITY_BYTES: usize = 120;
 }
 
@@ -91,7 +92,8 @@ pub mod flag {
     pub const EVICTS: u32 = 2;
 }
 
-/// The global words, each on a line of its own, by offset from the start of the region.
+/// The global words, by offset from the start of the region. Each has a separate line, except where
+/// noted.
 pub mod global {
     use super::{LINE_BYTES, SUPERBLOCK_BYTES};
 
@@ -99,40 +101,41 @@ pub mod global {
     pub const CLOCK: usize = SUPERBLOCK_BYTES;
     /// Segments with a smaller sequence hold only flushed items, u64.
     pub const FLUSH_SEQUENCE: usize = CLOCK + LINE_BYTES;
-    /// The second of a scheduled flush, 0 for none; bit 32 is set if the flush lasts for that whole
-    /// second, u64. On the line that every read loads anyway.
+    /// The second of a scheduled flush, or 0, u64. Bit 32 is set if the flush includes all stores
+    /// during that second. On the line that every read loads anyway.
     pub const FLUSH_AT: usize = FLUSH_SEQUENCE + 8;
-    /// Number of index groups, u64; on the same line. A split writes it, and every operation loads
-    /// it: on a line of its own, it would cost the operation after a split the same miss, and all
-    /// others one line more.
+    /// Number of index groups, u64, on the same line. A split writes it, and every operation loads
+    /// it. On a separate line the operation after a split would have the same cache miss, and all
+    /// other operations would load one more line.
     pub const GROUPS: usize = FLUSH_SEQUENCE + 16;
     /// The sequence of the next segment, u64.
     pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
-    /// The highest version that a client requested and that later versions must exceed, u64;
-    /// written as rarely as the sequence.
+    /// The highest version that a client has requested, u64. Later versions must exceed it. Written
+    /// as rarely as the sequence.
     pub const ASKED_VERSION: usize = NEXT_SEQUENCE + 8;
-    /// Where the search for a free segment begins, u64.
+    /// The segment at which the search for a free segment begins, u64.
     pub const FREE_NEXT: usize = NEXT_SEQUENCE + LINE_BYTES;
-    /// Number of segments in use, in the lower half, and number of changes of it, in the upper
-    /// half, u64.
+    /// Number of segments in use, in the lower half, and number of changes of that number, in the
+    /// upper half, u64.
     pub const SEGMENTS_USED: usize = FREE_NEXT + 8;
-    /// The first segment never used, u64: it and all later ones are free.
+    /// The first segment that was never used, u64. This segment and all later segments are free.
     pub const FRESH_SEGMENT: usize = FREE_NEXT + 16;
     /// Number of segments that may be in use, u64.
     pub const SEGMENTS_MAX: usize = FREE_NEXT + 24;
-    /// The memory limit from which that number follows, in bytes, u64.
+    /// The memory limit from which that number is computed, in bytes, u64.
     pub const MEMORY_LIMIT: usize = FREE_NEXT + 32;
     /// Number of segments that hold records, for each pool, u64 each.
     pub const POOL_SEGMENTS: usize = FREE_NEXT + 40;
-    /// Where the search for a free overflow group begins, u64.
+    /// The group at which the search for a free overflow group begins, u64.
     pub const OVERFLOW_NEXT: usize = FREE_NEXT + LINE_BYTES;
-    /// Number of overflow groups, free ones included, u64.
+    /// Number of overflow groups, including free groups, u64.
     pub const OVERFLOW_GROUPS: usize = OVERFLOW_NEXT + 8;
     /// Approximate number of filled slots, u64.
     pub const ITEMS: usize = OVERFLOW_NEXT + LINE_BYTES;
-    /// The threads that empty segments and keep the survivors: thread slot + 1, or 0, u64 each.
+    /// The threads that evict from segments and hold the survivors: thread slot + 1, or 0, u64
+    /// each.
     pub const EVICTORS: usize = ITEMS + LINE_BYTES;
-    /// Number of these words.
+    /// Number of words at [`EVICTORS`].
     pub const EVICTORS_MAX: usize = LINE_BYTES / 8;
     /// The current stamp of the ghost, u64.
     pub const GHOST_STAMP: usize = EVICTORS + LINE_BYTES;
@@ -140,7 +143,8 @@ pub mod global {
     pub const GHOST_ADDED: usize = GHOST_STAMP + 8;
     /// Number of rows of the ghost, u64.
     pub const GHOST_ROWS: usize = GHOST_STAMP + 16;
-    /// The sum of freq over the items that evictions found read, u64; halved with the next one.
+    /// The sum of freq over the items that were read before an eviction found them, u64. Halved
+    /// together with the next word.
     pub const READS_FOUND: usize = GHOST_STAMP + 24;
     /// The sum of the sizes of these items, in bytes, u64.
     pub const READ_BYTES_FOUND: usize = GHOST_STAMP + 32;
@@ -150,24 +154,24 @@ pub mod global {
     pub const PEERS_USED: usize = SWEEP_NEXT + LINE_BYTES;
     /// Number of thread slots that were ever taken, u64.
     pub const THREAD_SLOTS_USED: usize = PEERS_USED + 8;
-    /// Bits for counts that must be repeated, u64. 1: the counters of a segment, 2: the segments in
-    /// use.
+    /// A bit for each count that must be repeated, u64. 1: the counters of a segment. 2: the
+    /// segments in use.
     pub const SUSPECTS: usize = PEERS_USED + 16;
-    /// The row of the table of peers at which the next process that joins begins to look for dead
-    /// ones, u64.
+    /// The row of the table of peers at which the next joining process begins to search for dead
+    /// peers, u64.
     pub const REAP_NEXT: usize = PEERS_USED + 24;
     /// For each pool, the range of filled cells in its queue of segments by age: the first, u64,
     /// and the end, u64. Each pool has a line.
     pub const AGE_QUEUES: usize = PEERS_USED + LINE_BYTES;
     /// Number of times that a segment became a candidate for reuse, u64.
     pub const FILED: usize = AGE_QUEUES + super::POOLS * LINE_BYTES;
-    /// That number + 1 when a look at all segments last began, u64.
+    /// The value of [`FILED`] + 1 at the start of the last search through all segments, u64.
     pub const FILED_AT_LAST_LOOK: usize = FILED + 8;
-    /// The segment that the lap over all segments files next, u64.
+    /// The segment that the lap over all segments processes next, u64.
     pub const LAP_NEXT: usize = FILED + 16;
-    /// Items and bytes that the present lap has counted, u64 each.
+    /// Items and bytes that the current lap has counted, u64 each.
     pub const LAP_COUNTS: usize = FILED + 24;
-    /// The mean size of a record by the last whole lap, in bytes, u64.
+    /// The mean size of a record according to the last complete lap, in bytes, u64.
     pub const MEAN_RECORD_BYTES: usize = FILED + 40;
     /// End of the global lines.
     pub const END: usize = FILED + LINE_BYTES;
@@ -177,38 +181,39 @@ pub mod global {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The region is too small.
-    #[error("a region needs at least {REGION_BYTES_MIN} bytes, found {0}; ask for more memory")]
+    #[error("a region needs at least {REGION_BYTES_MIN} bytes, found {0}; request more memory")]
     TooSmall(usize),
-    /// The region is larger than slots can address.
-    #[error("a region has at most {REGION_BYTES_MAX} bytes, found {0}; ask for less memory")]
+    /// The region is larger than the address space of index slots.
+    #[error("a region has at most {REGION_BYTES_MAX} bytes, found {0}; request less memory")]
     TooLarge(usize),
-    /// The region is for more processes than the table of peers can have rows.
-    #[error("a cache is for at most {PEERS_MAX} processes, found {0}; ask for fewer")]
+    /// The caller requested more processes than the table of peers can have rows.
+    #[error("at most {PEERS_MAX} processes can share a cache, found {0}; request fewer")]
     TooManyPeers(usize),
 }
 
 /// The offsets of all parts of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Size of the whole region, in bytes.
+    /// Size of the entire region, in bytes.
     pub region_bytes: usize,
-    /// Size of the region in bytes without the tables of those peers that its memory does not pay
-    /// for: the memory that its limit can be raised to.
+    /// Size of the region in bytes, without the tables of the unpaid peers: the highest memory
+    /// limit.
     pub capacity_bytes: usize,
     /// Size of a segment, in bytes; a power of two.
     pub segment_bytes: usize,
     /// Number of segments.
     pub segments: usize,
-    /// Number of thread slots: threads that write at the same time without sharing cache lines.
+    /// Number of thread slots. As many threads can write at the same time without sharing cache
+    /// lines.
     pub thread_slots: usize,
     /// Size of a thread slot, in bytes.
     pub thread_slot_bytes: usize,
-    /// Number of peers: processes that can be attached at the same time.
+    /// Number of peers. As many processes can be attached at the same time.
     pub peers: usize,
-    /// Number of peers whose tables are a part of the memory. Those of the others are in addition
-    /// to it, and take memory only where they are used.
+    /// Number of paid peers, whose tables are a part of the region's memory. The tables of the
+    /// other peers are allocated in addition, and use physical memory only where they are used.
     pub paid_peers: usize,
-    /// Number of TTL classes. Items of one class are appended to the same segments.
+    /// Number of TTL classes. Items of the same class are appended to the same segments.
     pub ttl_classes: usize,
     /// Number of appenders per stream, that is, per pool and TTL class.
     pub stripes: usize,
@@ -216,7 +221,7 @@ pub struct Layout {
     pub peers_at: usize,
     /// Offset of the first thread slot.
     pub thread_slots_at: usize,
-    /// Offset of the first appender; each has a line.
+    /// Offset of the first appender. Each appender has a line.
     pub appenders_at: usize,
     /// Offset of the segments' sequences, one u64 each.
     pub sequences_at: usize,
@@ -230,35 +235,37 @@ pub struct Layout {
     pub ghost_directory_at: usize,
     /// Offset of the peers' holds: for each peer, one u64 per segment.
     pub holds_at: usize,
-    /// Offset of the segments' holders: for each 64 peers, a word per segment with a bit for each.
+    /// Offset of the segments' holders: for each 64 peers, one word per segment with a bit for each
+    /// peer.
     pub holders_at: usize,
-    /// Offset of the sets of segments: one for each share of live bytes, and that of free segments.
+    /// Offset of the sets of segments: one set for each share of live bytes, and the set of free
+    /// segments.
     pub sets_at: usize,
     /// Offset of the queues of segments by age, one for each pool.
     pub ages_at: usize,
     /// Offset of segment 0.
     pub pool_at: usize,
-    /// The bytes before the sequences that are a part of the memory.
+    /// The bytes before the sequences that are a part of the region's memory.
     paid_bytes: usize,
 }
 
-/// Number of pools with appenders of their own: small and main.
+/// Number of pools with separate appenders: small and main.
 pub const POOLS: usize = 2;
-/// Number of sets of segments by their share of live bytes: one for segments of which nothing is
-/// needed, and one for each sixteenth.
+/// Number of sets of segments by their share of live bytes: one set for segments without live
+/// bytes, and one for each sixteenth.
 pub const LIVE_SHARES: usize = 17;
-/// Number of sets of segments: those by live share, and the set of free segments.
+/// Number of sets of segments: the sets by live share, and the set of free segments.
 const SETS: usize = LIVE_SHARES + 1;
-/// Number of levels of a set: a bit for each segment, and twice one for each word of the level
-/// below.
+/// Number of levels of a set. The lowest level has a bit for each segment; the two upper levels
+/// have a bit for each word of the level below.
 pub const SET_LEVELS: usize = 3;
-/// Cells of a pool's queue for each segment. Cells of segments that are reused before their turn
-/// stay until the queue's head passes them.
+/// Number of cells per segment in the queue of a pool. If a segment is reused early, its old cell
+/// stays until the head of the queue passes it.
 pub const AGE_CELLS_PER_SEGMENT: usize = 2;
 /// Number of TTL classes of a large enough region: items that expire together are stored together.
 pub const TTL_CLASSES: usize = 4;
-/// Smallest number of segments with TTL classes. In a smaller region their appenders would hold too
-/// large a part of it.
+/// Smallest number of segments with TTL classes. In a smaller region the appenders would hold too
+/// large a part of the memory.
 pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 
 /// The processes that can use a region.
@@ -266,14 +273,14 @@ pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 pub enum Sharing {
     /// One process.
     Alone,
-    /// Several processes: this number at a time, or by memory if it is 0.
+    /// Several processes: this number at a time, or a default according to the memory if it is 0.
     Peers(usize),
 }
 
 impl Layout {
     /// Lays out a region for `memory_bytes` that can grow to `capacity_bytes`, with thread slots of
     /// `thread_slot_bytes` each. The segment size follows from `memory_bytes`; `capacity_bytes` is
-    /// limited to the largest number of such segments.
+    /// limited to the maximum number of such segments.
     ///
     /// # Errors
     /// [`LayoutError`] if a size is out of bounds.
@@ -297,10 +304,10 @@ impl Layout {
         let paid = Room::paid(memory_bytes, sharing);
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
-        // All appenders together take at most an eighth of the segments. A thread that loses its
-        // processor keeps its appender for some milliseconds: with two for each stream, eight
-        // threads on two processors wait for them a third of the time. One is needed, and two where
-        // a process that holds one may be stopped.
+        // All appenders together take at most an eighth of the segments. A thread that is preempted
+        // keeps its appender for some milliseconds: with two appenders per stream, eight threads on
+        // two processors wait for them a third of the time. At least one appender is needed, or two
+        // if a process that holds an appender may be stopped.
         let least = if sharing == Sharing::Alone { 1 } else { 2 };
         let stripes = (segments_about / 8 / POOLS / ttl_classes).clamp(least, thread_slots);
 
@@ -323,7 +330,8 @@ impl Layout {
         let holders_at = holds_at + peers * segments * HOLD_BYTES;
         let sets_at = holders_at + segments * holders_bytes(peers);
         let ages_at = sets_at + SETS * set_bytes(segments);
-        // The pool ends at the end of the region: bytes left over by alignment precede it.
+        // The pool ends at the end of the region. Bytes left over by the alignment are before the
+        // pool.
         let pool_at = (region_bytes - segments * segment_bytes) & !(LINE_BYTES - 1);
         debug_assert!(ages_at + segments * AGE_BYTES <= pool_at);
         Ok(Self {
@@ -354,8 +362,8 @@ impl Layout {
         })
     }
 
-    /// Returns the offset of a set of segments: of those with a live share, or, after them, of the
-    /// free ones.
+    /// Returns the offset of a set of segments: the sets by live share first, then the set of free
+    /// segments.
     #[inline]
     pub fn set_at(&self, set: usize) -> usize {
         debug_assert!(set < SETS);
@@ -368,8 +376,8 @@ impl Layout {
         holders_bytes(self.peers) / 8
     }
 
-    /// Returns the thread slot that is reserved for a peer. They alternate with the others, so that
-    /// a region that few processes use has few thread slots in use, all of them at the front.
+    /// Returns the thread slot that is reserved for a peer. Reserved and other slots alternate, so
+    /// that the slots in use are all at the front if only few processes use the region.
     #[inline]
     pub fn reserved_thread_slot(&self, peer: usize) -> usize {
         peer * self.thread_slots_per_peer()
@@ -381,7 +389,7 @@ impl Layout {
         thread_slot.is_multiple_of(per_peer) && thread_slot / per_peer < self.peers
     }
 
-    /// Returns the number of thread slots that can own something.
+    /// Returns the number of thread slots that can be owners.
     pub fn owners(&self) -> usize {
         self.thread_slots.min(OWNERS_MAX)
     }
@@ -402,7 +410,7 @@ impl Layout {
         segments_in(bytes, self.paid_bytes, self.segment_bytes, self.paid_peers).min(self.segments)
     }
 
-    /// Returns the memory that a number of segments takes, with their headers and bookkeeping, in
+    /// Returns the memory that a number of segments needs, with their headers and bookkeeping, in
     /// bytes.
     pub fn bytes_for(&self, segments: usize) -> usize {
         let per_segment = self.segment_bytes + per_segment_bytes(self.paid_peers);
@@ -440,11 +448,11 @@ fn holders_bytes(peers: usize) -> usize {
 /// Cells of a segment in the queues of all pools, in bytes.
 const AGE_BYTES: usize = POOLS * AGE_CELLS_PER_SEGMENT * 8;
 
-/// Bits of a segment in all sets, with its part of their upper levels, in bytes, rounded up.
+/// Bits of a segment in all sets, including its part of the upper levels, in bytes, rounded up.
 const SET_BITS_BYTES: usize = SETS.div_ceil(8) + 1;
 
-/// What rounding takes at most: two lines for the alignment of the headers and the pool, and a word
-/// for each level of each set.
+/// Maximum number of bytes that rounding needs: two lines for the alignment of the headers and the
+/// pool, and a word for each level of each set.
 const ROUNDING_BYTES: usize = 2 * LINE_BYTES + SETS * SET_LEVELS * 8;
 
 fn segments_in(bytes: usize, paid_bytes: usize, segment_bytes: usize, peers: usize) -> usize {
@@ -452,7 +460,7 @@ fn segments_in(bytes: usize, paid_bytes: usize, segment_bytes: usize, peers: usi
     bytes.saturating_sub(paid_bytes + ROUNDING_BYTES) / per_segment
 }
 
-/// Returns the numbers of words of the levels of a set, the lowest first.
+/// Returns the number of words of each level of a set, the lowest level first.
 pub fn set_words(segments: usize) -> [usize; SET_LEVELS] {
     let bits = segments.div_ceil(64);
     let words = bits.div_ceil(64);
@@ -534,7 +542,7 @@ mod tests {
         }
     }
 
-    /// Beginning and end of the words that different threads write at different times.
+    /// Start and end of each group of words that different threads write at different times.
     const GLOBAL_LINES: [(usize, usize); 13] = [
         (global::CLOCK, global::CLOCK + 4),
         (global::FLUSH_SEQUENCE, global::GROUPS + 8),

@@ -5,18 +5,18 @@
 //! ```
 //!
 //! A region contains offsets and atomics, never pointers. [`Memory`] owns the mapped bytes and is
-//! the only way to access them: every access is clamped to the mapping, so that no corrupt slot or
-//! header can cause an access outside. [`Layout`] holds the offset of each part;
-//! docs/region-format.md draws it.
+//! the only way to access them: every access is clamped to the mapping, so that a corrupt slot or
+//! header cannot cause an access outside. [`Layout`] contains the offset of each part;
+//! docs/region-format.md is a diagram of it.
 //!
 //! The mapping can be private, or shared with other processes: with forked children, with processes
-//! that open the same [`file`](mod@file), or with read-only processes. [`locks`] show which of them
-//! are alive, and [`forks`] whether this process was forked.
+//! that open the same [`file`](mod@file), or with read-only processes. [`locks`] show which
+//! processes are alive, and [`forks`] shows whether this process was forked.
 //!
-//! This crate does not know items, keys or eviction. It is one of the few crates that use `unsafe`:
-//! `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads, `raw/` for
-//! copies of bytes that other threads may be changing, `fork.rs`, `locks.rs` and `groups.rs` for
-//! functions that only the C library offers.
+//! This crate is independent of items, keys and eviction. It is one of the few crates that use
+//! `unsafe`: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads,
+//! `raw/` for copies of bytes that other threads may be changing, and `fork.rs`, `locks.rs` and
+//! `groups.rs` for functions that are available only in the C library.
 //!
 //! Files in reading order: [`processes`], [`layout`], [`memory`], [`shared`], `mapping`, `raw`,
 //! `sink`, [`turns`]; [`file`](mod@file), [`locks`], `fork`, `boot`, `groups`.

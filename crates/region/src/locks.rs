@@ -1,10 +1,10 @@
-//! Locks that end with the process that holds them, however it ends.
+//! Locks that are released when the process that holds them ends, for whatever reason.
 //!
 //! Each lock is a byte of the region's own file, locked exclusively for an open file description
 //! (`F_OFD_SETLK`): the system releases it when the last descriptor is closed. The bytes begin at
 //! [`BYTES_AT`], far beyond the end of any region: they are never written and need not exist. The
-//! locks are those of the file itself, under each of its names (hard links, mounts, passed
-//! descriptors) and in each pid namespace, on file systems of one machine.
+//! locks belong to the file itself. They work with each of its names (hard links, mounts, passed
+//! descriptors), and across pid namespaces, on file systems of one machine.
 
 use std::fs::File;
 use std::io;
@@ -27,13 +27,13 @@ const MAKING: libc::off_t = BYTES_AT as libc::off_t;
 
 /// A file, opened only for its locks. Dropping it releases all of them.
 ///
-/// The locks exclude other openings of the file, in this process or another, but not users of the
-/// same `Locks`, which can lock a byte twice. A mapping of the region uses another opening, since a
-/// forked child inherits mappings, and with them the open file description.
+/// The locks exclude other openings of the file, in this process or in another, but not users of
+/// the same `Locks`, which can lock a byte twice. A mapping of the region uses another opening,
+/// since a forked child inherits mappings and their open file descriptions.
 ///
-/// A forked child holds none of the locks, and can only call [`Locks::reopened`] on the value. It
-/// does not keep them locked either, except for the moment of the fork: a lock released at that
-/// moment becomes free a little later.
+/// A forked child does not hold the locks, and can only call [`Locks::reopened`] on the value. It
+/// also does not keep the parent's locks locked, except for a moment during the fork: a lock that
+/// the parent releases in this moment becomes free a little later.
 ///
 /// # Examples
 /// ```
@@ -58,7 +58,7 @@ pub struct Locks {
 /// The reason why a lock operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// This process was forked from the one that opened the file.
+    /// This process was forked after the file was opened.
     #[error("{path} was opened for its locks before this process was forked; open it again here")]
     MadeBeforeFork {
         /// The file.
@@ -75,7 +75,7 @@ pub enum LockError {
     },
     /// More files are open for their locks than the fork handler can track.
     #[error(
-        "this process has {KEPT_MAX} files open for their locks, and cannot open more; close some"
+        "this process has {KEPT_MAX} files open for their locks, which is the maximum; close some"
     )]
     TooMany,
     /// The file cannot be opened, or cannot be locked.
@@ -97,34 +97,34 @@ impl Locks {
     /// Opens the file of this name. Check with [`Locks::is_of`] that it is the expected file.
     ///
     /// # Errors
-    /// [`LockError`]: the file is missing, denies the access, or is not a regular file, or too many
-    /// are open.
+    /// [`LockError`]: the file does not exist, denies the access, or is not a regular file, or too
+    /// many files are open.
     pub fn open(path: &Path) -> Result<Self, LockError> {
         Self::keep(path, || named::open(path).map(OwnedFd::from))
     }
 
-    /// Opens a file again that this process has open, such as an anonymous one. `name` is the name
-    /// in errors.
+    /// Opens a file again that this process already has open, for example an anonymous file. `name`
+    /// is the name in errors.
     ///
     /// A process that can open the file for reading can hold a lock on it. For memory passed to
     /// untrusted processes, lock [another file](Locks::anonymous).
     ///
     /// # Errors
-    /// [`LockError`]: this process may not write to the file, `/proc` is missing, or too many are
-    /// open.
+    /// [`LockError`]: this process may not write to the file, `/proc` is missing, or too many files
+    /// are open.
     pub fn of(file: &impl AsFd, name: impl AsRef<Path>) -> Result<Self, LockError> {
         let fd = file.as_fd();
         let name = name.as_ref();
         Self::keep(name, || open_again(fd, name))
     }
 
-    /// True if this is an opening of the same file.
+    /// True if this is an opening of `file`.
     pub fn is_of(&self, file: &File) -> bool {
         self.kept.fd().is_some_and(|fd| is_same(fd, file.as_fd()))
     }
 
-    /// Creates an anonymous file only for locks, for this process and its forked children
-    /// ([`Locks::reopened`]).
+    /// Creates an anonymous file that is used only for locks, by this process and its forked
+    /// children ([`Locks::reopened`]).
     ///
     /// # Errors
     /// [`LockError`]: the system is out of memory, or too many files are open.
@@ -137,13 +137,14 @@ impl Locks {
         })
     }
 
-    /// Opens the same file again. The locks of the new value exclude this one, too. A forked child
-    /// gets locks of its own in this way, once: it opened the file again within the fork, so a
-    /// change of its user or root directory since then does not matter.
+    /// Opens the same file again. The locks of the new value also exclude this value. A forked
+    /// child must call this, once, to obtain its own locks. The file was already opened again
+    /// within the fork, so a later change of the child's user or root directory has no effect.
     ///
     /// # Errors
-    /// [`LockError::Lost`] in a child that could not reopen the file within the fork, or has
-    /// called this before; [`LockError::File`] in the process that opened it, without `/proc`.
+    /// [`LockError::Lost`] in a child if the file could not be reopened within the fork, or if the
+    /// child has already called this. [`LockError::File`] in the process that opened the file,
+    /// without `/proc`.
     pub fn reopened(&self) -> Result<Self, LockError> {
         let lost = || LockError::Lost { path: self.path.clone() };
         if self.kept.is_inherited() {
@@ -158,7 +159,7 @@ impl Locks {
     /// it. The returned descriptor holds no lock.
     ///
     /// # Errors
-    /// As [`Locks::reopened`].
+    /// Same as [`Locks::reopened`].
     pub fn to_pass(&self) -> Result<OwnedFd, LockError> {
         let fd = self.kept.fd().ok_or_else(|| LockError::Lost { path: self.path.clone() })?;
         Ok(open_again(fd, &self.path)?)
@@ -172,7 +173,8 @@ impl Locks {
         Ok(Self { kept, path: path.into() })
     }
 
-    /// Locks a byte, unless another opening of the file has locked it. Cost: one system call.
+    /// Locks a byte. Returns false if another opening of the file has locked it. Cost: one system
+    /// call.
     ///
     /// # Errors
     /// [`LockError::MadeBeforeFork`] in a child; [`LockError::System`] if the system cannot lock.
@@ -181,10 +183,10 @@ impl Locks {
     }
 
     /// Locks a byte. Returns false if another opening keeps it locked for `time`. Polls every few
-    /// milliseconds, since the system has no wait with a timeout.
+    /// milliseconds, since the system does not offer a wait with a timeout.
     ///
     /// # Errors
-    /// As [`Locks::try_lock`].
+    /// Same as [`Locks::try_lock`].
     pub fn lock_within(&self, byte: u64, time: Duration) -> Result<bool, LockError> {
         const PAUSE_MAX: Duration = Duration::from_millis(16);
         let begun = Instant::now();
@@ -205,7 +207,7 @@ impl Locks {
     /// Releases a byte if this value has locked it.
     ///
     /// # Errors
-    /// As [`Locks::try_lock`].
+    /// Same as [`Locks::try_lock`].
     pub fn unlock(&self, byte: u64) -> Result<(), LockError> {
         self.ask(byte, |fd, at| unlock(fd, at, 1))
     }
@@ -213,7 +215,7 @@ impl Locks {
     /// True if another opening of the file has locked this byte. Cost: one system call.
     ///
     /// # Errors
-    /// As [`Locks::try_lock`].
+    /// Same as [`Locks::try_lock`].
     pub fn is_locked_by_other(&self, byte: u64) -> Result<bool, LockError> {
         self.ask(byte, |fd, at| is_locked_by_other(fd, at, 1))
     }
@@ -221,9 +223,9 @@ impl Locks {
     /// True if another opening of the file has locked any of these bytes. Cost: one system call.
     ///
     /// # Errors
-    /// As [`Locks::try_lock`].
+    /// Same as [`Locks::try_lock`].
     pub fn is_any_locked_by_other(&self, bytes: Range<u64>) -> Result<bool, LockError> {
-        // A length of 0 would be that of all bytes up to the largest one.
+        // A length of 0 would mean all bytes up to the largest offset.
         let length = bytes.end.saturating_sub(bytes.start).clamp(1, i64::MAX as u64);
         self.ask(bytes.start, |fd, at| is_locked_by_other(fd, at, length as libc::off_t))
     }
@@ -250,7 +252,7 @@ fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
     named::open_again(&fd).map_err(failed("open again", name))
 }
 
-/// True if another opening has locked the byte. This one may be read-only.
+/// True if another opening has locked the byte. `file` may be open read-only.
 ///
 /// # Errors
 /// The system cannot lock.
@@ -264,7 +266,7 @@ pub(crate) fn try_lock_to_make(file: &File) -> io::Result<bool> {
     try_lock(file.as_fd(), MAKING, 1)
 }
 
-/// Undoes [`try_lock_to_make`], also for children forked meanwhile.
+/// Undoes [`try_lock_to_make`], also for children that were forked since.
 pub(crate) fn unlock_made(file: &File) {
     // Unlocking a locked file does not fail.
     let _ = unlock(file.as_fd(), MAKING, 1);
@@ -290,7 +292,7 @@ fn is_locked_by_other(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -
     Ok(range.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Returns the range of `bytes` from `at` on.
+/// Returns the range of `bytes` bytes at `at`.
 fn range(kind: libc::c_int, at: libc::off_t, bytes: libc::off_t) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,

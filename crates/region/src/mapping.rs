@@ -1,5 +1,5 @@
-//! The memory of a region: requests to the system, or to the allocator under Miri, which does not
-//! support mappings.
+//! The memory of a region: requests to the system or, under Miri, which does not support mappings,
+//! to the allocator.
 
 pub(crate) use self::system::{
     map, map_anonymous_shared, map_file, map_huge, page_bytes, release, release_shared, take, unmap,
@@ -17,7 +17,7 @@ mod system {
     use rustix::io::Errno;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-    /// Returns the size of the kernel's pages, in bytes. On arm64 it is known only at run time.
+    /// Returns the size of the kernel's pages, in bytes. On arm64 it is only known at run time.
     pub(crate) fn page_bytes() -> usize {
         rustix::param::page_size()
     }
@@ -33,7 +33,7 @@ mod system {
         Ok(unsafe { in_huge_pages(base, bytes) })
     }
 
-    /// As [`map`], but shared with forked children.
+    /// Same as [`map`], but shared with forked children.
     pub(crate) fn map_anonymous_shared(bytes: usize) -> io::Result<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
@@ -51,8 +51,8 @@ mod system {
     ) -> io::Result<NonNull<u8>> {
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a mapping at an address of the kernel's choice aliases nothing of this program's
-        // own. Every access through `Memory` tolerates concurrent changes by other processes.
+        // SAFETY: a mapping at an address of the kernel's choice aliases no other memory of this
+        // program. Every access through `Memory` tolerates concurrent changes by other processes.
         let base = unsafe { mmap(null_mut(), bytes, access, flags, file, 0) }?;
         // SAFETY: the mapping was just made with this size.
         Ok(unsafe { in_huge_pages(base, bytes) })
@@ -61,25 +61,25 @@ mod system {
     /// # Safety
     /// The mapping was just made with this size.
     unsafe fn in_huge_pages(base: *mut std::ffi::c_void, bytes: usize) -> NonNull<u8> {
-        // SAFETY: the advice concerns the caller's mapping and does not change its contents. If it
-        // is refused (a kernel without huge pages), only speed is lost.
+        // SAFETY: the advice concerns the caller's mapping and does not change its contents. If the
+        // kernel refuses it (a kernel without huge pages), only speed is lost.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
         NonNull::new(base.cast()).expect("mmap without MAP_FIXED never returns null")
     }
 
     /// Maps zeroed private memory in huge pages reserved by the administrator; an error if too few
-    /// are free. `bytes` is a multiple of their size.
+    /// are free. `bytes` is a multiple of the page size.
     pub(crate) fn map_huge(bytes: usize) -> io::Result<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // The pages are reserved with the mapping: a page that is missing later would kill the
-        // process.
+        // The pages are reserved together with the mapping. If a page were unavailable later, the
+        // kernel would kill the process.
         let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
         let base = unsafe { mmap_anonymous(null_mut(), bytes, access, flags) }?;
         Ok(NonNull::new(base.cast()).expect("mmap without MAP_FIXED never returns null"))
     }
 
-    /// Returns whole pages to the system; they read as zeros from then on.
+    /// Returns whole pages to the system; afterwards they read as zeros.
     ///
     /// # Safety
     /// The pages must be of one mapping made by [`map`], without plain references into them.
@@ -89,7 +89,8 @@ mod system {
         let _ = unsafe { madvise(at.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
     }
 
-    /// As [`release`], for pages that other processes map too: they are removed from the file.
+    /// Same as [`release`], for pages that other processes also map: removes the pages from the
+    /// file.
     ///
     /// # Safety
     /// The pages must be of one mapping made by [`map_file`] or [`map_anonymous_shared`], without
@@ -108,9 +109,9 @@ mod system {
     pub(crate) unsafe fn take(at: NonNull<u8>, bytes: usize) -> io::Result<()> {
         // SAFETY: the caller guarantees this for the pages; their content stays.
         match unsafe { madvise(at.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
-            // Kernels before 5.14 do not know the advice.
+            // Kernels before 5.14 do not support this advice.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
-            // Reported as an error instead of the signal that a write would raise.
+            // Returned as an error; a later write would raise a signal instead.
             Err(Errno::FAULT) => Err(Errno::NOSPC.into()),
             Err(error) => Err(error.into()),
         }
@@ -119,9 +120,9 @@ mod system {
     /// Removes a mapping.
     ///
     /// # Safety
-    /// It must have been made here with this size, and must no longer be in use.
+    /// The mapping must have been made here with this size, and must no longer be in use.
     pub(crate) unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller upholds the same contract.
         let unmapped = unsafe { munmap(base.as_ptr().cast(), bytes) };
         debug_assert!(unmapped.is_ok(), "cannot unmap the region: {unmapped:?}");
     }
@@ -164,22 +165,22 @@ mod system {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Keeps the pages, as a system may.
+    /// Keeps the pages, as the system is also allowed to do.
     ///
     /// # Safety
-    /// None, as the system's version has none here.
+    /// No requirements. Unsafe only to match the version for the system.
     pub(crate) unsafe fn release(_at: NonNull<u8>, _bytes: usize) {}
 
-    /// As [`release`]; nothing is shared under Miri.
+    /// Same as [`release`]; nothing is shared under Miri.
     ///
     /// # Safety
-    /// None, as the system's version has none here.
+    /// No requirements. Unsafe only to match the version for the system.
     pub(crate) unsafe fn release_shared(_at: NonNull<u8>, _bytes: usize) {}
 
     /// The allocator has already allocated everything.
     ///
     /// # Safety
-    /// None, as the system's version has none here.
+    /// No requirements. Unsafe only to match the version for the system.
     pub(crate) unsafe fn take(_at: NonNull<u8>, _bytes: usize) -> io::Result<()> {
         Ok(())
     }
@@ -187,10 +188,10 @@ mod system {
     /// Frees the allocation.
     ///
     /// # Safety
-    /// It must have been made by [`map`] with this size, and must no longer be in use.
+    /// The allocation must have been made by [`map`] with this size, and must no longer be in use.
     pub(crate) unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
         let layout = layout(bytes).expect("the allocation has this layout");
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller upholds the same contract.
         unsafe { dealloc(base.as_ptr(), layout) };
     }
 }

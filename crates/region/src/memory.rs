@@ -1,4 +1,4 @@
-//! The mapped bytes of a region and safe access to them.
+//! The mapped bytes of a region, and safe access to them.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ const CACHE_LINE_BYTES: usize = 64;
 ///
 /// All access goes through shared references: words are atomics, and bytes are copied by primitives
 /// that tolerate concurrent change. An offset outside the mapping, or not aligned for the requested
-/// word, is moved to the nearest valid one. A read there returns noise, which every reader must
-/// handle anyway, and is never undefined behaviour.
+/// word, is moved to the nearest valid one. Such a read returns arbitrary bytes, which every reader
+/// must handle anyway, and is never undefined behaviour.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
@@ -27,15 +27,15 @@ pub struct Memory {
     mapping: Arc<Mapping>,
 }
 
-/// A mapping, removed with the last [`Memory`] that refers to it.
+/// A mapping. It is removed with the last [`Memory`] that refers to it.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
-    /// Size in bytes; a little more than the memory's if its pages are large.
+    /// Size in bytes; a little larger than the memory if its pages are large.
     bytes: usize,
 }
 
-// SAFETY: it is an address and a length; the bytes are only reached through `Memory`.
+// SAFETY: this is an address and a length; the bytes are accessed only through `Memory`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -43,11 +43,11 @@ unsafe impl Sync for Mapping {}
 /// The processes that share a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// None: the mapping is private.
+    /// No other process: the mapping is private.
     Private,
-    /// Other processes that map it, and may write.
+    /// Other processes map it, and may write.
     Shared,
-    /// Other processes that write; this process only reads.
+    /// Other processes write; this process only reads.
     ReadOnly,
 }
 
@@ -82,7 +82,7 @@ impl Memory {
     }
 
     /// Maps memory as [`Memory::private`] does, in huge pages reserved by the administrator
-    /// (`/proc/sys/vm/nr_hugepages`). They are all allocated at once and never swapped.
+    /// (`/proc/sys/vm/nr_hugepages`). All of them are allocated immediately and never swapped.
     ///
     /// # Errors
     /// [`MapError`] if too few huge pages are free.
@@ -124,8 +124,9 @@ impl Memory {
         offer(YieldPoint::Access);
         let offset = offset.min(self.bytes - 8) & !7;
         // SAFETY: the offset is aligned (the mapping begins on a page) and leaves eight bytes; the
-        // mapping lives as long as `self`. The only plain references into it are those of
-        // `unchanging`, whose callers guarantee that the bytes are not written meanwhile.
+        // mapping lives as long as `self`. The only plain references into the mapping come from
+        // `unchanging`, whose callers guarantee that the bytes are not written while the references
+        // exist.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
@@ -142,9 +143,9 @@ impl Memory {
     #[inline]
     pub fn read(&self, offset: usize, len: usize, out: &mut impl Sink) {
         let (offset, len) = self.clamp(offset, len);
-        // SAFETY: the source is within the mapping by `clamp`; the target has space for `len` bytes
-        // by the promise of `Sink`, all of which are written; it is exclusive, so not part of the
-        // mapping: the ranges do not overlap.
+        // SAFETY: the source is within the mapping by `clamp`. The target has space for `len` bytes
+        // by the contract of `Sink`, and all of them are written. The target is exclusive, so it is
+        // not part of the mapping, and the ranges do not overlap.
         unsafe {
             let from = self.base.as_ptr().add(offset);
             out.append(len, |to| {
@@ -157,7 +158,7 @@ impl Memory {
     /// Writes `bytes` at `offset`. The caller owns that part of the region.
     ///
     /// # Panics
-    /// If the bytes leave the region: an owner knows its bounds.
+    /// If the bytes are not within the region: an owner must stay within its bounds.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         debug_assert!(!self.is_read_only(), "a write into a read-only mapping");
@@ -173,7 +174,7 @@ impl Memory {
     /// Copies `len` bytes from one part of the region to another that the caller owns.
     ///
     /// # Panics
-    /// If either part leaves the region or they overlap.
+    /// If one of the parts is not within the region, or if they overlap.
     pub fn copy(&self, from: usize, to: usize, len: usize) {
         debug_assert!(!self.is_read_only(), "a copy into a read-only mapping");
         assert!(self.holds(from, len) && self.holds(to, len), "a copy leaves the region");
@@ -185,20 +186,20 @@ impl Memory {
         }
     }
 
-    /// Returns the pages between two offsets to the system; they read as zeros from then on, in
-    /// every process that maps them. The caller owns that part of the region. Pages that the system
-    /// does not take keep their content: those of a sealed file ([`crate::file::seal`]), and those
-    /// of a read-only mapping.
+    /// Returns the pages between two offsets to the system. Afterwards they read as zeros in every
+    /// process that maps them. The caller owns that part of the region. Pages of a sealed file
+    /// ([`crate::file::seal`]) and of a read-only mapping are not returned, and keep their content.
     ///
     /// The next write allocates memory again. On a full file system that write would kill the
-    /// process; in a region of a file, call [`Memory::take`] first, which returns an error instead.
+    /// process. In a region of a file, call [`Memory::take`] first, which returns an error instead.
     pub fn release(&self, offset: usize, len: usize) {
         let len = len.min(self.bytes.saturating_sub(offset));
         let Some((start, end)) = whole_pages(offset, len, mapping::page_bytes()) else { return };
         offer(YieldPoint::Access);
-        // SAFETY: the pages are within the mapping and the caller's own, so no reference of
-        // `unchanging` points into them: those point into segments in use, which are not released
-        // before the last pin is gone. Other readers find zeros there, as they may find anything.
+        // SAFETY: the pages are within the mapping, and the caller owns them. No reference from
+        // `unchanging` points into them: such references point into segments in use, which are not
+        // released before the last pin is gone. Other readers read zeros, and they tolerate any
+        // bytes.
         unsafe {
             match self.sharing {
                 Sharing::Private => mapping::release(self.base.add(start), end - start),
@@ -208,8 +209,9 @@ impl Memory {
         }
     }
 
-    /// Makes the system allocate memory now for all pages that hold some of the `len` bytes at
-    /// `offset`. Their content stays. Costs about half a microsecond per page that had no memory.
+    /// Makes the system allocate memory now for all pages that contain any of the `len` bytes at
+    /// `offset`. The content is unchanged. Costs about half a microsecond per page that had no
+    /// memory.
     ///
     /// Needed for memory that was released or never reserved ([`crate::file::extend`]), in regions
     /// of files, where missing memory would raise a signal later. Does nothing in private memory
@@ -229,9 +231,10 @@ impl Memory {
             .map_err(|source| MapError { bytes, source })
     }
 
-    /// Makes the system allocate private memory now for the pages that hold some of the `len` bytes
-    /// at `offset`, so that no later write waits for it. Their content stays. A hint: if the system
-    /// refuses, or the memory is not private, the pages are allocated at first access.
+    /// Makes the system allocate private memory now for the pages that contain any of the `len`
+    /// bytes at `offset`, so that later writes do not wait for it. The content is unchanged. This
+    /// is a hint: if the system refuses, or the memory is not private, the pages are allocated at
+    /// first access.
     pub fn populate(&self, offset: usize, len: usize) {
         if self.sharing != Sharing::Private || len == 0 {
             return;
@@ -242,30 +245,30 @@ impl Memory {
         let _ = unsafe { mapping::take(self.base.add(start), offset + len - start) };
     }
 
-    /// Returns the bytes at `offset` in place; `None` if they leave the region.
+    /// Returns the bytes at `offset` in place; `None` if they are not within the region.
     ///
     /// # Safety
-    /// The bytes must not be written while the reference lives.
+    /// The bytes must not be written while the reference exists.
     #[inline]
     pub unsafe fn unchanging(&self, offset: usize, len: usize) -> Option<&[u8]> {
         if !self.holds(offset, len) {
             return None;
         }
-        // SAFETY: within the mapping by the check, which lives as long as `self`; unchanged
-        // meanwhile by the caller's promise.
+        // SAFETY: the bytes are within the mapping by the check, and the mapping exists as long as
+        // `self`. The caller guarantees that they are not written while the reference exists.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) })
     }
 
     /// Returns the address of `len` bytes at `offset`, for writers outside this program, such as
-    /// the kernel; `None` if they leave the region. As with [`Memory::write`], concurrent readers
-    /// find noise there. The address is valid as long as this mapping.
+    /// the kernel; `None` if they are not within the region. As with [`Memory::write`], concurrent
+    /// readers may read arbitrary bytes. The address is valid as long as this mapping exists.
     #[inline]
     pub fn address(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         // SAFETY: within the mapping by the check.
         self.holds(offset, len).then(|| unsafe { self.base.add(offset) })
     }
 
-    /// True if the bytes at `offset` are those of `key`. They may be changing: validate afterwards.
+    /// True if the bytes at `offset` are equal to `key`. They may be changing: validate afterwards.
     #[inline]
     pub fn equals(&self, offset: usize, key: &[u8]) -> bool {
         if !self.holds(offset, key.len()) {
@@ -292,7 +295,7 @@ impl Memory {
         let _ = offset;
     }
 
-    /// Prefetches the cache lines of `bytes` bytes from `offset` on.
+    /// Prefetches the cache lines of the `bytes` bytes at `offset`.
     #[inline]
     pub fn prefetch_lines(&self, offset: usize, bytes: usize) {
         for line_at in (0..bytes).step_by(CACHE_LINE_BYTES) {
@@ -312,23 +315,23 @@ impl Memory {
     }
 }
 
-/// Returns where the whole pages between two offsets begin and end; `None` if there are none. The
-/// kernel refuses a start that is not on a page and rounds a length up to whole pages: with pages
-/// larger than assumed it would drop bytes behind the range.
+/// Returns the start and the end of the whole pages within the range; `None` if the range contains
+/// no whole page. The kernel refuses a start that is not page-aligned, and rounds a length up to
+/// whole pages: with pages larger than assumed it would drop bytes after the range.
 fn whole_pages(offset: usize, len: usize, page_bytes: usize) -> Option<(usize, usize)> {
     let start = offset.next_multiple_of(page_bytes);
     let end = page_of(offset + len, page_bytes);
     (start < end).then_some((start, end))
 }
 
-/// Returns where the page of an offset begins.
+/// Returns the start of the page that contains an offset.
 fn page_of(offset: usize, page_bytes: usize) -> usize {
     offset / page_bytes * page_bytes
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `mapping` with this size; no borrow outlives the last
+        // SAFETY: the mapping was made by `mapping` with this size, and no borrow outlives the last
         // `Memory`.
         unsafe { mapping::unmap(self.base, self.bytes) };
     }
@@ -375,8 +378,8 @@ mod tests {
             (100, 16 << 10, Some((16 << 10, segment))),
             (100, 64 << 10, None),
             (segment, 64 << 10, Some((segment, 2 * segment))),
-            // Whole pages of 4 KiB would begin on the page of 64 KiB and end within it: the kernel
-            // would drop its end too, which is the next segment's.
+            // Whole pages of 4 KiB would begin at the page of 64 KiB and end within it: the kernel
+            // would also drop the end of that page, which belongs to the next segment.
             (segment - 100, 64 << 10, None),
         ] {
             let found = whole_pages(offset, segment, page_bytes);
@@ -392,13 +395,13 @@ mod tests {
         let before = resident_bytes(&memory);
         memory.populate(4096, (4 << 20) - 4096);
         let populated = resident_bytes(&memory) - before;
-        // One huge page may have come with the first write.
+        // The first write may have allocated one huge page.
         assert!(populated >= (2 << 20) - 4096, "only {populated} bytes became resident");
         assert!(memory.equals(5000, b"kept"), "populating changed the content");
         memory.populate(usize::MAX, 1);
     }
 
-    /// Returns how much of a memory is resident.
+    /// Returns the number of resident bytes of a memory.
     fn resident_bytes(memory: &Memory) -> usize {
         let at = memory.base.as_ptr() as usize;
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();

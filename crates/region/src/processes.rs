@@ -1,17 +1,18 @@
-//! How many processes and threads a shared region has room for.
+//! The number of processes and threads that a shared region has tables for.
 
 use crate::layout::{LayoutError, Sharing};
 
 /// Largest number of peers.
 pub const PEERS_MAX: usize = 4096;
-/// Largest number of thread slots: a reserved one for each peer, and as many for threads.
+/// Largest number of thread slots: one reserved slot for each peer, and as many for other threads.
 pub const THREAD_SLOTS_MAX: usize = 2 * PEERS_MAX;
-/// Largest number of a thread slot, plus one: a group's control word names its owner in 13 bits,
-/// and 0 stands for no owner.
+/// Largest number of owners: the control word of a group stores its owner in 13 bits, and 0 means
+/// no owner.
 pub const OWNERS_MAX: usize = THREAD_SLOTS_MAX - 1;
 
-/// Returns the number of peers of a region whose creator asks for none. Their tables are a part of
-/// the region's memory, at most a sixteenth. Those of further peers are in addition to it.
+/// Returns the default number of peers of a region. Their tables are a part of the region's memory,
+/// at most a sixteenth of it. The tables of additional peers are allocated in addition to the
+/// memory.
 pub const fn peers_by_memory(memory_bytes: usize) -> usize {
     match memory_bytes >> 20 {
         0..16 => 16,
@@ -24,15 +25,15 @@ pub const fn peers_by_memory(memory_bytes: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) peers: usize,
-    /// A power of two: the number of a thread slot is a part of each version.
+    /// A power of two, since the number of a thread slot is a part of each version.
     ///
-    /// A process needs one thread slot per thread, and one more. Threads beyond them borrow one for
-    /// each operation.
+    /// A process needs one thread slot per thread, and one more. Threads without a slot borrow one
+    /// for each operation.
     pub(crate) thread_slots: usize,
 }
 
 impl Room {
-    /// Returns what the creator of a region asks for.
+    /// Returns the number of peers and thread slots that the creator of a region requests.
     ///
     /// # Errors
     /// [`LayoutError::TooManyPeers`].
@@ -45,7 +46,7 @@ impl Room {
         }
     }
 
-    /// Returns the part whose tables are a part of the region's memory.
+    /// Returns the number of peers and thread slots whose tables are a part of the region's memory.
     pub(crate) fn paid(memory_bytes: usize, sharing: Sharing) -> Self {
         let by_memory = peers_by_memory(memory_bytes);
         match sharing {

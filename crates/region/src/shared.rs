@@ -1,4 +1,4 @@
-//! Memory that other processes map too.
+//! Memory that other processes also map.
 
 use std::os::fd::AsFd;
 
@@ -20,7 +20,7 @@ pub enum ShareError {
         /// Size of the file, in bytes.
         found: u64,
     },
-    /// The file is not sealed: its owner could kill its readers at any time.
+    /// The file is not sealed, so its owner could kill its readers at any time.
     #[error(
         "the file is anonymous and not sealed against truncation; its owner must seal it first"
     )]
@@ -31,13 +31,13 @@ pub enum ShareError {
 }
 
 impl Memory {
-    /// Maps the first `bytes` of a file or memfd that is open for reading and writing. All
-    /// processes that map it see the writes, which stay in the file. Offsets are the same in every
-    /// process; addresses are not.
+    /// Maps the first `bytes` of a file or memfd that is open for reading and writing. The writes
+    /// are visible to all processes that map the file, and stay in the file. Offsets are the same
+    /// in every process; addresses are not.
     ///
     /// A process that can open the file for writing can also truncate it, which kills every process
-    /// that maps it with SIGBUS. Such files must be shared only between processes that trust each
-    /// other, or be sealed ([`crate::file::seal`]).
+    /// that maps it with SIGBUS. Share such a file only between processes that trust each other, or
+    /// seal it ([`crate::file::seal`]).
     ///
     /// # Errors
     /// [`ShareError::Short`] if the file has fewer bytes, [`ShareError::Map`] if the system cannot
@@ -66,20 +66,20 @@ impl Memory {
         Ok(Self::mapped(base, bytes, Sharing::Shared))
     }
 
-    /// Maps a whole file or memfd for reading while other processes write. The file need not be
+    /// Maps an entire file or memfd for reading while other processes write. The file need not be
     /// open for writing.
     ///
     /// **Only load and read through the mapping.** A store by any method raises SIGSEGV.
     ///
     /// A memfd must be sealed, so that its owner cannot kill this process by truncating it. A file
-    /// with a name cannot be sealed: a process that may write it can kill its readers.
+    /// with a name cannot be sealed: a process with write permission can kill its readers.
     ///
     /// # Errors
     /// [`ShareError::Short`] if the file is shorter than a page, [`ShareError::Unsealed`] if it has
     /// neither a name nor a seal, [`ShareError::Map`] if the system cannot map it.
     pub fn read_only(file: &impl AsFd) -> Result<Self, ShareError> {
         let failed = |source| MapError { bytes: BYTES_MIN, source };
-        // The seals are checked first: until the length is sealed it can change.
+        // The seals are checked before the length, which can change until it is sealed.
         let has_name = fstat(file).map_err(|errno| failed(errno.into()))?.st_nlink > 0;
         let seals = fcntl_get_seals(file).unwrap_or(SealFlags::empty());
         if !has_name && !seals.contains(SealFlags::SHRINK) {

@@ -8,9 +8,9 @@ use std::ptr::NonNull;
 ///
 /// # Safety
 /// [`Sink::append`] calls `copy` at most once, with memory that is valid for writes of `len` bytes
-/// and exclusive meanwhile: the callers of the trait rely on it.
+/// and exclusive during the call. The callers of the trait rely on this.
 pub unsafe trait Sink {
-    /// Returns the number of bytes read into it.
+    /// Returns the number of bytes read into the sink.
     fn filled(&self) -> usize;
 
     /// Appends `len` bytes, which `copy` writes to the given address. If they do not fit, `copy` is
@@ -20,7 +20,7 @@ pub unsafe trait Sink {
     /// `copy` writes all `len` bytes, and nothing else.
     unsafe fn append(&mut self, len: usize, copy: impl FnOnce(NonNull<u8>));
 
-    /// True if all bytes read into it fitted. Otherwise the content must not be used.
+    /// True if all bytes fitted. Otherwise the content must not be used.
     fn is_whole(&self) -> bool;
 
     /// Truncates to the first `filled` bytes.
@@ -29,8 +29,8 @@ pub unsafe trait Sink {
     /// Appends bytes from outside a region.
     #[inline]
     fn extend(&mut self, bytes: &[u8]) {
-        // SAFETY: exactly the announced bytes are written, to memory that by the trait's promise is
-        // not that of `bytes`.
+        // SAFETY: exactly the announced bytes are written. By the contract of the trait the memory
+        // is exclusive, so it does not overlap `bytes`.
         unsafe {
             self.append(bytes.len(), |to| {
                 to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
@@ -50,8 +50,8 @@ unsafe impl Sink for Vec<u8> {
     unsafe fn append(&mut self, len: usize, copy: impl FnOnce(NonNull<u8>)) {
         self.reserve(len);
         let filled = self.len();
-        // SAFETY: `reserve` allocated `len` bytes behind the filled ones, and `copy` initialises
-        // them before they count as filled: the caller guarantees it.
+        // SAFETY: `reserve` allocated `len` bytes after the filled bytes. The caller guarantees
+        // that `copy` initialises them before they count as filled.
         unsafe {
             copy(NonNull::new_unchecked(self.as_mut_ptr().add(filled)));
             self.set_len(filled + len);
@@ -69,7 +69,7 @@ unsafe impl Sink for Vec<u8> {
     }
 }
 
-/// Borrowed memory. Bytes that do not fit are not written, but counted.
+/// Borrowed memory of fixed length. Bytes that do not fit are counted but not written.
 ///
 /// ```
 /// use larder_region::{Lent, Sink};
@@ -90,8 +90,8 @@ pub struct Lent<'a> {
 impl<'a> Lent<'a> {
     /// Borrows initialised memory.
     pub fn new(memory: &'a mut [u8]) -> Self {
-        // SAFETY: initialised memory may be treated as possibly uninitialised; this type only ever
-        // writes initialised bytes.
+        // SAFETY: initialised memory may be treated as possibly uninitialised; this type writes
+        // only initialised bytes.
         Self::uninit(unsafe { &mut *(std::ptr::from_mut(memory) as *mut [MaybeUninit<u8>]) })
     }
 
@@ -101,7 +101,7 @@ impl<'a> Lent<'a> {
         Self { memory, filled: 0 }
     }
 
-    /// Returns the number of bytes that still fit.
+    /// Returns the number of bytes that still fit into the memory.
     #[inline]
     pub fn left(&self) -> usize {
         self.memory.len().saturating_sub(self.filled)
@@ -169,7 +169,7 @@ mod tests {
         lent.truncate(2);
         lent.extend(b"12");
         assert!(lent.is_whole());
-        // SAFETY: all of it has been written to.
+        // SAFETY: all bytes have been written.
         let written = memory.map(|byte| unsafe { byte.assume_init() });
         assert_eq!(&written, b"ab12");
     }

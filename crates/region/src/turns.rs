@@ -2,18 +2,18 @@
 //!
 //! With the feature `interleavings`, a scheduler that explores the possible orders of threads is
 //! called before each access, and a long copy is split, so that it can be interrupted in the
-//! middle. Without the feature none of this is compiled.
+//! middle. Without the feature this code is not compiled.
 
 /// The reason for a yield point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YieldPoint {
     /// The thread is about to access the region.
     Access,
-    /// The thread waits for another one: it is useless to continue at once.
+    /// The thread waits for another thread: continuing immediately would be useless.
     Wait,
 }
 
-/// Lets the scheduler of this thread, if there is one, run other threads first.
+/// Lets the scheduler of this thread, if any, run other threads first.
 #[inline]
 pub fn offer(turn: YieldPoint) {
     #[cfg(feature = "interleavings")]
@@ -28,14 +28,14 @@ thread_local! {
     static SCHEDULER: std::cell::Cell<Option<fn(YieldPoint)>> = const { std::cell::Cell::new(None) };
 }
 
-/// Passes every yield point of the calling thread to `scheduler` from now on; `None` ends that.
+/// Passes all further yield points of the calling thread to `scheduler`; `None` stops this.
 #[cfg(feature = "interleavings")]
 pub fn schedule_by(scheduler: Option<fn(YieldPoint)>) {
     SCHEDULER.set(scheduler);
 }
 
-/// Returns the parts, offset and length, in which `len` bytes are copied or compared; each is
-/// preceded by a yield point.
+/// Returns the offset and length of the parts in which `len` bytes are copied or compared. There is
+/// a yield point before each part.
 #[cfg(not(feature = "interleavings"))]
 #[inline]
 pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -44,7 +44,7 @@ pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
 
 #[cfg(feature = "interleavings")]
 pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
-    // A copy torn in a few places is enough: more yield points only enlarge the search.
+    // A copy that can be torn in a few places is enough: more yield points only enlarge the search.
     const PARTS_MAX: usize = 4;
     const PART_BYTES_MIN: usize = 16;
     let part_bytes = len.div_ceil(PARTS_MAX).next_multiple_of(8).max(PART_BYTES_MIN);

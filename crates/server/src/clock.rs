@@ -1,4 +1,4 @@
-//! The only file that reads the time.
+//! The time. No other file reads the system's clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -8,11 +8,11 @@ use larder_item::Second;
 use larder_protocol::admin::ClockMove;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Advances a cache's clock with the system's, and reports when a second has passed.
+/// Advances a cache's clock with the system's clock, and reports when a new second has begun.
 #[derive(Debug)]
 pub(crate) struct Clock {
     cache: Cache,
-    /// What clients have made of the time; `None` unless `debugtime` is enabled.
+    /// How clients have changed the time; `None` unless `debugtime` is enabled.
     warp: Option<Arc<Warp>>,
     second: Second,
 }
@@ -24,8 +24,8 @@ impl Clock {
         clock
     }
 
-    /// Reads the time, which takes a few nanoseconds and no system call. Returns true if a second
-    /// has begun since the last turn.
+    /// Reads the time, which takes a few nanoseconds and no system call. Returns true if a new
+    /// second has begun since the last turn.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
         let mut second = self.cache.system_second();
@@ -47,23 +47,23 @@ impl Clock {
     }
 }
 
-/// Returns the present second as a Unix time.
+/// Returns the current Unix time in seconds.
 pub(crate) fn unix_secs() -> u64 {
     u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
 }
 
-/// A clock that clients move (`debugtime`), for test suites that cannot wait.
+/// A clock that clients can move (`debugtime`), for test suites that cannot wait.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
-    /// How far the clock has been moved, in seconds.
+    /// How far clients have moved the clock, in seconds.
     ahead_secs: AtomicI64,
     /// The second at which the clock is paused; 0 while it runs.
     paused_at: AtomicU32,
 }
 
 impl Warp {
-    /// Moves the clock for all threads at once. The cache's time never goes back: after a move back
-    /// it pauses until the clock has caught up.
+    /// Moves the clock for all threads. The cache's time never runs backward: after a move to the
+    /// past, it pauses until the clock has caught up.
     pub(crate) fn shift(&self, moved: ClockMove, cache: &Cache) {
         match moved {
             ClockMove::By(secs) => {
@@ -107,11 +107,11 @@ pub(crate) fn monotonic_us() -> i64 {
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    // Neither is negative.
+    // Neither field is negative.
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Measures how long something takes.
+/// Measures a duration.
 #[derive(Debug)]
 pub(crate) struct Stopwatch(Timespec);
 

@@ -1,36 +1,36 @@
-//! The files of a start that does not come to its end.
+//! The files to remove if the start fails.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files that this process has made, and that are of no use without it: the paths of its sockets,
-/// an unfinished pid file. Clones share the list.
+/// Files that this process has created and that are useless without it: the paths of its sockets
+/// and an unfinished pid file. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leftovers(Arc<Mutex<Vec<Leftover>>>);
 
 #[derive(Debug)]
 struct Leftover {
     path: PathBuf,
-    /// Device and inode: the path may become another process's.
+    /// Device and inode. Another process may have replaced the file at the path.
     identity: (u64, u64),
 }
 
 impl Leftovers {
-    /// Notes a file that this process has made.
+    /// Adds a file that this process has created.
     pub(crate) fn note(&self, path: &Path) {
         if let Some(identity) = identity(path) {
             self.list().push(Leftover { path: path.to_owned(), identity });
         }
     }
 
-    /// The start has come to its end: the files stay.
+    /// Keeps the files, because the start succeeded.
     pub(crate) fn keep(&self) {
         self.list().clear();
     }
 
-    /// Removes the files. One that cannot be removed stays, as after a kill.
+    /// Removes the files. A file that cannot be removed stays, as it would after a kill.
     pub(crate) fn remove(&self) {
         for Leftover { path, identity: own } in self.list().drain(..) {
             if identity(&path) == Some(own) {

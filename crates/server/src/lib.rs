@@ -4,33 +4,37 @@
 //! listener ─▶ inbox ─▶ worker ─▶ connection ─▶ session ─▶ execute ─▶ cache
 //! ```
 //!
-//! One listener accepts connections and distributes them over the workers in turn. A worker is a
-//! thread with its own io_uring or epoll instance. A request is served by one worker from start to
-//! end. A session turns bytes into commands and responses into bytes, and performs no I/O.
+//! A single listener thread accepts connections and distributes them over the workers in turn. Each
+//! worker is a thread with its own io_uring or epoll instance. One worker serves a request from
+//! start to end. A session parses bytes into commands and renders responses into bytes. It performs
+//! no I/O.
 //!
 //! **System calls**: with io_uring a worker makes one system call for each turn of its loop,
 //! regardless of how much it receives and sends. The kernel receives into buffers that the worker
-//! provides, and sends with the next wait. With epoll a lone request costs one receive, one send
-//! and its share of one wait; requests that arrive together share all three. With either, a worker
-//! prefetches the memory that the keys of up to 16 connections refer to, then executes, then sends.
-//! TLS and UDP sockets make their own receive and send calls; the ring only reports readiness.
+//! provides, and the worker submits its sends with its next wait. With epoll a single request costs
+//! one receive, one send and its share of one wait. Requests that arrive together share all three.
+//! In both cases a worker first prefetches the memory for the keys of up to 16 connections, then
+//! executes their commands, then sends the responses. TLS and UDP sockets make their own receive
+//! and send calls; for them the ring only reports readiness.
 //!
-//! **Memory**: a worker has 128 KiB for input (with io_uring 2 MiB more) and at most 4 MiB for
+//! **Memory**: each worker has 128 KiB for input (2 MiB more with io_uring) and at most 4 MiB for
 //! responses. Its connections use these buffers in turn. A connection that waits for a command
 //! holds no buffer. Responses are rendered as the socket accepts them: a connection whose peer does
-//! not read keeps at most 64 KiB and one contiguous value, and at most as much input received in
-//! the meantime. Together, connections keep at most 64 MiB beyond 16 KiB each. When half of that is
-//! in use, every connection renders and receives less at a time (`budget`). If connections still
-//! exceed the budget, the worker closes the connection that holds most and makes no progress. Large
-//! values are sent from the cache's own memory. Their segments stay pinned until they are sent; at
-//! most a quarter of all segments is pinned, and beyond that values are copied.
+//! not read keeps at most 64 KiB plus one contiguous value, and at most the same amount of input
+//! that arrives in that time.
+//!
+//! All connections together keep at most 64 MiB beyond 16 KiB each. When half of that is in use,
+//! every connection renders and receives less at a time (see `budget`). If connections still exceed
+//! the budget, the worker closes the connection that holds the most and makes no progress. Large
+//! values are sent directly from the cache's memory. Their segments stay pinned until they are
+//! sent. At most a quarter of all segments is pinned; beyond that, values are copied.
 //!
 //! **Fairness**: when several connections have work to do, each executes at most `-R` commands per
-//! turn. 50 keys of a list count as one command; a statistics command ends the turn. A connection
-//! that is alone continues, up to 64 KiB of input or output. `conn_yields` counts each time a
-//! connection uses up its commands and has more to do.
+//! turn. Fifty keys of a list count as one command, and a statistics command ends the turn. A
+//! connection with no competitors continues, up to 64 KiB of input or output. `conn_yields` counts
+//! how often a connection uses up its commands and has more to do.
 //!
-//! The modules from the top down; each imports only modules below it:
+//! The modules from the top down. Each module imports only modules below it:
 //!
 //! | module | contents |
 //! |---|---|
@@ -43,7 +47,7 @@
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
-//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, and words of messages |
+//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, helpers for messages |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]

@@ -11,12 +11,12 @@ use larder_protocol::Topics;
 #[derive(Debug)]
 pub(crate) struct Log {
     verbosity: AtomicU8,
-    /// An [`Interest`], as bits.
+    /// An [`Interest`], stored as bits.
     interest: AtomicU32,
 }
 
-/// Which command events are observed, as one word: a turn that nothing observes checks only this
-/// word.
+/// The command events that are observed, in one integer. A turn that nothing observes checks only
+/// this integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
 
@@ -31,7 +31,7 @@ impl Interest {
         self.0 == 0
     }
 
-    /// True if commands and responses are logged.
+    /// True if commands and responses are written to the log.
     pub(crate) fn shows_commands(self) -> bool {
         self.0 & Self::COMMANDS != 0
     }
@@ -70,7 +70,7 @@ impl Log {
         self.interest().counts_prefixes()
     }
 
-    /// Reports commands of these topics, and of no others, to watchers.
+    /// Reports commands of exactly these topics to watchers.
     pub(crate) fn set_topics(&self, topics: Topics) {
         let bits = u32::from(topics.bits() & Topics::OF_COMMANDS.bits()) << Interest::TOPICS_AT;
         self.change_interest(|interest| interest & ((1 << Interest::TOPICS_AT) - 1) | bits);
@@ -104,13 +104,13 @@ impl Log {
         }
     }
 
-    /// Logs bytes that a connection received.
+    /// Logs the bytes that a connection received.
     #[cold]
     pub(crate) fn received(&self, connection: u64, bytes: &[u8]) {
         say(format_args!("<{connection} {}", Shown(bytes)));
     }
 
-    /// Logs bytes that a connection is sent.
+    /// Logs the bytes that are sent to a connection.
     #[cold]
     pub(crate) fn answered(&self, connection: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
@@ -119,14 +119,14 @@ impl Log {
     }
 }
 
-/// Writes a line in one call, so that lines of several threads do not mix. A failure is ignored:
-/// standard error may be closed.
+/// Writes a line in one call, so that the lines of several threads do not mix. Ignores a failure,
+/// because standard error may be closed.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{words}\n").as_bytes());
 }
 
-/// A peer's bytes made safe for a terminal: a prefix without its line end, with all but printable
-/// characters escaped.
+/// Displays a peer's bytes safely on a terminal: truncated, without the line end, and with every
+/// unprintable character escaped.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {
@@ -136,12 +136,12 @@ impl fmt::Display for Shown<'_> {
         write!(f, "{}", shown.escape_ascii())?;
         match bytes.len() - shown.len() {
             0 => Ok(()),
-            more => write!(f, " ... and {more} bytes more"),
+            more => write!(f, " ... and {more} more bytes"),
         }
     }
 }
 
-/// Length to which a command or a response is cut in the log.
+/// Length at which the log truncates a command or a response.
 const SHOWN_BYTES_MAX: usize = 300;
 
 #[cfg(test)]
@@ -174,6 +174,6 @@ mod tests {
     fn control_bytes_are_escaped_and_long_lines_are_cut() {
         assert_eq!(Shown(b"get a\x1b[2J\xff\r\n").to_string(), r"get a\x1b[2J\xff");
         let long = Shown(&[b'a'; 1000]).to_string();
-        assert_eq!(long, format!("{} ... and 700 bytes more", "a".repeat(300)));
+        assert_eq!(long, format!("{} ... and 700 more bytes", "a".repeat(300)));
     }
 }

@@ -1,4 +1,4 @@
-//! The `larderd` binary: options in, exit status out.
+//! The `larderd` binary: reads the options and returns the exit status.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

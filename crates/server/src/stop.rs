@@ -9,13 +9,13 @@ use crate::waker::Waker;
 /// How to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// At once.
+    /// Immediately.
     Now,
-    /// Execute the input that has arrived, and send the responses first.
+    /// Execute the input that has arrived and send the responses, then stop.
     Graceful,
 }
 
-/// Whether the server is to stop. The first request wins.
+/// Holds the request to stop. The first request wins.
 #[derive(Debug)]
 pub(crate) struct Stop {
     wish: AtomicU8,
@@ -27,7 +27,7 @@ impl Stop {
         Ok(Self { wish: AtomicU8::new(RUN), waker: Waker::new()? })
     }
 
-    /// Requests a stop. The listener, which waits for [`Stop::waker`], wakes the workers.
+    /// Requests a stop. The listener waits for [`Stop::waker`] and then wakes the workers.
     pub(crate) fn request(&self, manner: Manner) {
         let wish = match manner {
             Manner::Now => STOP_NOW,
@@ -38,7 +38,7 @@ impl Stop {
         self.waker.wake();
     }
 
-    /// Returns how the server is to stop; `None` if it is not.
+    /// Returns how the server must stop; `None` if no stop was requested.
     pub(crate) fn requested(&self) -> Option<Manner> {
         match self.wish.load(Relaxed) {
             STOP_NOW => Some(Manner::Now),
@@ -47,7 +47,7 @@ impl Stop {
         }
     }
 
-    /// Readable when the server is to stop.
+    /// Returns the waker that becomes readable when a stop is requested.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
-/// A descriptor that another thread makes readable to wake the threads that wait for it.
+/// A descriptor that one thread makes readable to wake the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Waker(OwnedFd);
 
@@ -14,15 +14,16 @@ impl Waker {
         eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map(Self)
     }
 
-    /// Makes it readable.
+    /// Makes the descriptor readable.
     pub(crate) fn wake(&self) {
-        // Fails only if the wake counter is at its limit; then it is readable already.
+        // The write fails only if the wake counter is at its limit. The descriptor is readable
+        // then.
         let _ = io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Makes it unreadable until the next wake.
+    /// Makes the descriptor unreadable until the next wake.
     pub(crate) fn reset(&self) {
-        // Fails only if it has not been woken.
+        // The read fails only if the descriptor was not woken.
         let _ = io::read(&self.0, &mut [0; 8]);
     }
 }

@@ -1,4 +1,4 @@
-//! The histograms of `/metrics`: what they count, and that a pause of a worker shows in them.
+//! The histograms of `/metrics`: what they count, and that they show a pause of a worker.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Scene {
 }
 
 impl Histogram {
-    /// Reads the lines of a histogram, and checks what Prometheus expects of them.
+    /// Reads the lines of a histogram, and checks the rules of Prometheus.
     fn parse(page: &str, family: &str, command: Option<&str>) -> Result<Self> {
         let label = command.map(|command| format!("command=\"{command}\""));
         let alone = label.as_ref().map_or_else(String::new, |label| format!("{{{label}}}"));
@@ -88,7 +88,7 @@ fn one_batch_in_sixteen_is_timed_and_every_turn_of_the_loop() -> Result<()> {
     for _ in 0..1600 {
         stream.ask(b"get k\r\n", b"END\r\n")?;
     }
-    // Two commands, one batch, whose first decides.
+    // Two commands in one batch. The first one decides the kind.
     for _ in 0..800 {
         stream.ask(b"set k 0 0 1\r\nv\r\nget k\r\n", b"END\r\n")?;
     }
@@ -98,7 +98,7 @@ fn one_batch_in_sixteen_is_timed_and_every_turn_of_the_loop() -> Result<()> {
     for (command, batches) in [("get", 1600), ("set", 800), ("other", 480)] {
         let histogram = scene.histogram(REQUESTS, Some(command))?;
         let expected = batches / 16;
-        // A block of 16 may have batches of two kinds.
+        // A block of 16 may contain batches of two kinds.
         ensure!(
             histogram.count.abs_diff(expected) <= 2,
             "{command}: {} of {batches} batches are timed, not about {expected}",

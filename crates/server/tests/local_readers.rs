@@ -1,5 +1,5 @@
-//! Clients that read hits in the server's memory: values are correct, reads are counted, and
-//! clients cannot harm the server.
+//! Clients that read hits directly in the server's memory: values are correct, reads are counted,
+//! and clients cannot harm the server.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs::Permissions;
@@ -35,7 +35,7 @@ fn path(server: &ServerUnderTest) -> &Path {
     }
 }
 
-/// Waits until a condition is true, a few seconds at most.
+/// Waits until a condition is true, for a few seconds at most.
 fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
     let since = Instant::now();
     while !is_so()? {
@@ -68,7 +68,7 @@ fn leases(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Calls all methods, on any kind of server; hits are `local` or not.
+/// Calls all methods, on any kind of server. Hits are expected to be `local` or not.
 fn behaves(client: &Client, local: bool) -> Result<()> {
     assert_eq!(client.reads_memory(), local);
     assert_eq!(client.get("none")?, None);
@@ -101,7 +101,7 @@ fn behaves(client: &Client, local: bool) -> Result<()> {
         assert_eq!(hit.is_local, local);
     })?;
     assert_eq!(found, [(1, b"vw".to_vec(), u32::MAX), (2, b"value".to_vec(), 0)]);
-    // More requests than a batch has.
+    // More requests than fit into a batch.
     let long: Vec<_> = (0..500).map(|number| format!("{number:0200}")).collect();
     long.iter().try_for_each(|key| client.set(key, key, None))?;
     assert_eq!(client.get_many(&long)?.iter().flatten().count(), 500);
@@ -116,7 +116,7 @@ fn behaves(client: &Client, local: bool) -> Result<()> {
     assert!(!client.append("none", "1")?);
     assert_eq!(client.get("new")?.as_deref(), Some(&b"123"[..]));
     assert_eq!((client.increment("new", 7)?, client.decrement("new", 31)?), (Some(130), Some(99)));
-    // memcached leaves a space behind a number that has become shorter.
+    // memcached leaves a space after a number that has become shorter.
     assert!(client.get("new")?.unwrap().starts_with(b"99"));
     assert_eq!(client.increment("none", 1)?, None);
     assert!(matches!(client.increment("k", 1), Err(ClientError::Server(_))));
@@ -287,7 +287,7 @@ fn a_client_that_does_not_receive_the_memory_blocks_nothing() -> Result<()> {
         let mut greedy = server.connect()?;
         greedy.set_timeout(Duration::from_millis(200))?;
         let line = b"larder_region\r\n".repeat(100);
-        // Until the server hangs up, or no longer receives.
+        // Until the server closes the connection, or no longer receives.
         let given = (0..1000).take_while(|_| greedy.write_all(&line).is_ok()).count();
         assert!(given < 1000, "the server takes everything and passes everything");
         let mut other = server.connect()?;
@@ -332,8 +332,8 @@ fn reads_are_reported_and_count_as_hits() -> Result<()> {
         client.get("none")?;
     }
     let reported = stat(&mut stream, "larder", "local_reads")?;
-    // Three reads of each are noted; other reads before the server had received them are reported
-    // too.
+    // Three reads of each are noted. Reads before the server had received the hints are also
+    // reported.
     assert!((6..100).contains(&reported), "{reported} of 1000");
     assert_eq!(stat(&mut stream, "", "get_hits")?, reported);
     assert_eq!(stat(&mut stream, "", "get_misses")?, 500);
@@ -366,7 +366,7 @@ fn items_read_in_the_memory_are_not_evicted() -> Result<()> {
     Ok(())
 }
 
-/// Stores on a server that may have been restarted: the first request to an exiting server fails.
+/// Stores on a server that may have been restarted. The first request to an exiting server fails.
 fn set_anew(client: &Client, value: &str) -> Result<(), ClientError> {
     client.set("k", value, None).or_else(|_| client.set("k", value, None))
 }
@@ -380,12 +380,12 @@ fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
     let client = Client::connect(path(&server))?;
     client.set("k", "old", None)?;
     assert!(find(&client, b"k")?.unwrap().1.is_local);
-    // Killed: the memory it left is trusted only briefly.
+    // Killed: the memory that it left is trusted only briefly.
     drop(server);
     let took = until("gone", || Ok(client.get("k").is_err()))?;
     assert!(took < Duration::from_secs(6), "{took:?}");
     assert!(!client.reads_memory());
-    // Another server in its place, before any client has noticed that the first is gone.
+    // Another server in its place, before any client has noticed that the first one is gone.
     let server = start()?;
     set_anew(&client, "second")?;
     let (value, hit) = find(&client, b"k")?.unwrap();
@@ -485,8 +485,8 @@ impl Again {
 const TORN_KEYS: usize = 40;
 const TORN_SECS: u64 = 3;
 
-/// Returns a value that reveals a mix of two stores: the number of the key, that of the store, and
-/// both repeated to fill the length.
+/// Returns a value that reveals a mix of two stores: the numbers of the key and of the store,
+/// repeated to fill the length.
 fn marked(key: usize, store: usize) -> Vec<u8> {
     let length = [3, 40, 100, 1500, 20_000, 100_000][(key + store) % 6];
     let mut value = format!("{key} {store} {length}|").into_bytes();
@@ -505,7 +505,7 @@ fn is_marked(key: usize, value: &[u8]) -> bool {
     store.is_some_and(|store| value == marked(key, store))
 }
 
-/// Reads for a while; returns how many reads were local.
+/// Reads for a while. Returns how many reads were local.
 fn check_values(socket: &Path) -> Result<u64> {
     let client = Client::connect(socket)?;
     let (until, mut local, mut value) =

@@ -1,7 +1,7 @@
-//! Every transcript of conformance/wire holds on larderd and on Debian's memcached, and on the
+//! Every transcript of conformance/wire must hold on larderd and on Debian's memcached, and on the
 //! newest memcached if `MEMCACHED` names it (`make verify ONLY=transcripts`). Each is a separate
-//! test for each server and way of cutting. With LARDER_TIER larderd has a disk tier, and plays all
-//! but those that conformance/tier.toml names.
+//! test for each server and each way of dividing the input. With LARDER_TIER, larderd has a disk
+//! tier and plays all transcripts except those in conformance/tier.toml.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use larder_testkit::server::{larderd, memcached};
 use larder_testkit::transcript::Suite;
 use libtest_mimic::{Arguments, Trial};
 
-/// More players than processors: transcripts mostly wait.
+/// More players than processors, because transcripts usually wait.
 const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn trials() -> Result<Vec<Trial>> {
     suite.trials()
 }
 
-/// The transcripts that cannot hold with a disk tier of this mode.
+/// Returns the transcripts that cannot hold with a disk tier of this mode.
 fn contradicting(table: &Path, mode: &str) -> Result<Vec<String>> {
     let table: toml::Table = std::fs::read_to_string(table)?.parse()?;
     let contradictions = table["contradiction"].as_array().context("an array of tables")?;

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{ClassCounter, Counter};
 
-/// The counters of one thread: one writer, and any number of readers that add up the counters of
-/// several threads.
+/// The counters of one thread, for one writer and any number of readers, which add up the counters
+/// of several threads.
 ///
 /// Counting is a relaxed load and a relaxed store, not a read-modify-write, since only one thread
-/// writes. It costs about a nanosecond and touches no cache line that another thread writes.
+/// writes. It costs about a nanosecond and does not access a cache line that another thread writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Counters([AtomicU64; Counter::COUNT]);
@@ -26,8 +26,7 @@ impl Counters {
         self.add(counter, 1);
     }
 
-    /// Adds `n`, wrapping. A level, which is a sum of changes, adds the two's complement to
-    /// decrease.
+    /// Adds `n`, wrapping. To decrease a level, add the two's complement.
     #[inline]
     pub fn add(&self, counter: Counter, n: u64) {
         let cell = &self.0[counter as usize];
@@ -40,7 +39,8 @@ impl Counters {
     }
 }
 
-/// The counters of one thread by size class, with the rules of [`Counters`]. Takes about 8 KiB.
+/// The counters of one thread by size class, with the same rules as [`Counters`]. Their size is
+/// about 8 KiB.
 #[derive(Debug)]
 pub struct ClassCounters([[AtomicU64; ClassCounter::COUNT]; CLASSES]);
 

@@ -30,7 +30,7 @@ pub fn stats_md() -> String {
     page
 }
 
-/// Returns the kind of a statistic, as the last column shows it.
+/// Returns the text of the last column: the kind of a statistic, and its options.
 fn kind(stat: &Stat) -> String {
     let kind = match stat.source {
         Source::Counter(counter) if counter.is_reset() => "counter",
@@ -48,7 +48,7 @@ fn kind(stat: &Stat) -> String {
     }
 }
 
-/// Returns the option behind a condition; `None` for the default.
+/// Returns the option of a condition; `None` for the default.
 fn option(condition: Condition) -> Option<&'static str> {
     Some(match condition {
         Condition::MaxconnsFast => "`maxconns_fast`",
@@ -84,8 +84,8 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
         Section::Slabs => (
             "`stats slabs`",
             "The prefix of each key is the number of a size class, for every class that\n\
-             has had items. Pages and chunks are those that memcached would need for the\n\
-             items stored now.",
+             has had items. Pages and chunks are the numbers that memcached would need for\n\
+             the items stored now.",
         ),
         Section::SlabsTotal => ("`stats slabs`, last lines", "These keys have no prefix."),
         Section::Larder => ("`stats larder`", "Statistics that memcached does not have."),
@@ -95,8 +95,8 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
 const HISTOGRAMS_HEAD: &str = "
 ## Histograms
 
-`/metrics` of the admin listener has these families beside the rows above. Their buckets end at
-1 µs, 2 µs, 4 µs and so on to 1.048576 s. `stats reset` does not reset them.
+`/metrics` of the admin listener also serves these families. Their buckets end at 1 µs, 2 µs, 4 µs
+and so on, up to 1.048576 s. `stats reset` does not reset them.
 
 | family | meaning | labels |
 |---|---|---|

@@ -1,12 +1,12 @@
-//! Histograms of durations, and the table of those that a worker keeps.
+//! Histograms of durations, and the table of a worker's histograms.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A histogram of durations: one writer, and any number of readers, with the rules of
-/// [`Counters`](crate::Counters). Takes 184 bytes.
+/// A histogram of durations, for one writer and any number of readers, with the same rules as
+/// [`Counters`](crate::Counters). Its size is 184 bytes.
 #[derive(Debug)]
 pub struct Histogram {
-    /// Durations by bucket; the last count is of those above all bounds.
+    /// Number of durations per bucket. The last count is for durations above all bounds.
     counts: [AtomicU64; BUCKETS + 1],
     sum_ns: AtomicU64,
 }
@@ -27,7 +27,7 @@ impl Histogram {
     }
 }
 
-/// The sum of histograms at one time.
+/// The sum of several histograms at one moment.
 ///
 /// ```
 /// use larder_stats::{Distribution, Histogram};
@@ -48,7 +48,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Adds what a histogram has counted.
+    /// Adds the counts of a histogram.
     pub fn add(&mut self, histogram: &Histogram) {
         for (sum, count) in self.counts.iter_mut().zip(&histogram.counts) {
             *sum = sum.wrapping_add(count.load(Relaxed));
@@ -56,7 +56,7 @@ impl Distribution {
         self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.load(Relaxed));
     }
 
-    /// Returns what was counted after `earlier`, a distribution of the same histograms.
+    /// Returns the counts since `earlier`, an older distribution of the same histograms.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = *self;
         for (count, before) in later.counts.iter_mut().zip(&earlier.counts) {
@@ -66,7 +66,7 @@ impl Distribution {
         later
     }
 
-    /// Returns how many durations were counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
@@ -76,8 +76,8 @@ impl Distribution {
         self.sum_ns as f64 / 1e9
     }
 
-    /// Returns the buckets: the upper bound in seconds, and how many durations are not above it.
-    /// Durations above the last bound are only in [`Self::count`].
+    /// Returns the buckets: the upper bound in seconds, and the number of durations up to this
+    /// bound. Durations above the last bound are included only in [`Self::count`].
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let mut sum = 0u64;
         self.counts.iter().take(BUCKETS).enumerate().map(move |(bucket, count)| {
@@ -86,9 +86,9 @@ impl Distribution {
         })
     }
 
-    /// Returns the duration in seconds that `percent` of the durations do not exceed, `None` if
-    /// there are none. It is interpolated in its bucket, as Prometheus does it, so it is off by a
-    /// factor of two at most; above the last bound it is that bound.
+    /// Returns the duration in seconds that `percent` of the durations do not exceed; `None`
+    /// without durations. The result is interpolated within its bucket, as in Prometheus, so it is
+    /// off by at most a factor of two. It never exceeds the last bound.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
@@ -125,7 +125,7 @@ fn bucket_of(ns: u64) -> usize {
 const BUCKETS: usize = 21;
 const FIRST_BOUND_NS: u64 = 1000;
 
-/// What a worker times.
+/// The durations that a worker measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Timing {
@@ -157,14 +157,14 @@ impl Timing {
     }
 }
 
-/// A family of histograms as `/metrics` shows it.
+/// A family of histograms in `/metrics`.
 #[derive(Clone, Copy, Debug)]
 pub struct HistogramFamily {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its meaning.
+    /// The meaning.
     pub doc: &'static str,
-    /// Its histograms.
+    /// The histograms of the family.
     pub timings: &'static [Timing],
 }
 
@@ -172,17 +172,18 @@ pub struct HistogramFamily {
 pub const HISTOGRAMS: &[HistogramFamily] = &[
     HistogramFamily {
         name: "larder_request_duration_seconds",
-        doc: "Time from the return of the wait that brought a request to the hand-over of its \
-            answer to the kernel. One batch in 16 is timed, chosen at random: `_count` counts \
-            timed samples, not requests. A batch is what a connection has sent when its turn \
-            comes; its first command decides the label: get for retrievals, set for stores, other \
-            for the rest. Batches without an answer and UDP are not timed.",
+        doc: "Time from the return of the worker's wait with a request until the response is \
+            passed to the kernel. One batch in 16 is timed, chosen at random: `_count` is the \
+            number of timed batches, not of requests. A batch consists of the requests that a \
+            connection has sent when the worker serves it. Its first command determines the \
+            label: get for retrievals, set for stores, other for all other commands. Batches \
+            without a response and UDP are not timed.",
         timings: &[Timing::Get, Timing::Set, Timing::Other],
     },
     HistogramFamily {
         name: "larder_loop_duration_seconds",
         doc: "Time of a turn of a worker's loop, from the return of its wait to the next wait. \
-            Every turn is timed: a request that arrives meanwhile waits that long.",
+            Every turn is timed. A request that arrives during a turn waits for up to that long.",
         timings: &[Timing::Loop],
     },
 ];

@@ -38,7 +38,7 @@ impl Section {
     }
 }
 
-/// An option that shows a row; as in memcached, the row is omitted without it.
+/// An option on which a row depends. Without the option the row is omitted, as in memcached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// `-o maxconns_fast`, the default.
@@ -97,6 +97,6 @@ pub struct Stat {
     pub section: Section,
     /// The conditions that must all hold for the row to be shown.
     pub conditions: &'static [Condition],
-    /// Its meaning and unit.
+    /// The meaning and the unit.
     pub doc: &'static str,
 }

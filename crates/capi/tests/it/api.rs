@@ -1,4 +1,4 @@
-//! Plays the scenes of conformance/api through the functions of larder.h.
+//! Runs the scenes of conformance/api through the functions of larder.h.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use larder_testkit::{Address, ServerUnderTest, Transport, larderd_of_this_build}
 
 struct Abi {
     cache: *mut Handle,
-    /// The server of a client, which ends with it.
+    /// The server of a client; it ends with this value.
     _server: Option<ServerUnderTest>,
 }
 
@@ -30,7 +30,7 @@ impl Drop for Abi {
     }
 }
 
-/// Returns the name of a status in the scenes: that of the header, in lower case.
+/// Returns the name of a status in the scenes: the name in the header, in lower case.
 fn named(status: Status) -> String {
     let mut name = String::new();
     for letter in format!("{status:?}").chars() {
@@ -293,7 +293,7 @@ fn the_functions_of_c_do_what_every_front_door_does() -> Result<(), anyhow::Erro
     Ok(())
 }
 
-/// Returns a client of a server of its own.
+/// Starts a server and returns a client of it.
 fn connect(larderd: &Path, args: &[&str]) -> Result<Abi, String> {
     let server = ServerUnderTest::start(larderd, Transport::Unix, args);
     let server = server.map_err(|error| error.to_string())?;
@@ -302,7 +302,7 @@ fn connect(larderd: &Path, args: &[&str]) -> Result<Abi, String> {
     };
     let socket = CString::new(socket.as_os_str().as_encoded_bytes()).unwrap();
     let mut cache = ptr::null_mut();
-    // SAFETY: the text and the output are local variables, and there is no room for a reason.
+    // SAFETY: the text and the output are local variables, and the pointer for the reason is null.
     let status = unsafe { larder_connect(socket.as_ptr(), 0, &raw mut cache, ptr::null_mut(), 0) };
     assert_eq!(status, Status::Ok);
     Ok(Abi { cache, _server: Some(server) })

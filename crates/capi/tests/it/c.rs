@@ -1,4 +1,4 @@
-//! Compiles programs in C with the header and both forms of the library, and runs them.
+//! Compiles C programs with the header and with the static and the shared library, and runs them.
 #![cfg(target_os = "linux")]
 
 use std::env;
@@ -11,12 +11,12 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c")
 }
 
-/// Returns the folder of the library: cargo puts it beside this test.
+/// Returns the folder of the library: cargo puts it next to this test.
 fn built() -> PathBuf {
     env::current_exe().unwrap().ancestors().nth(1).unwrap().to_path_buf()
 }
 
-/// System libraries that a static library of Rust needs.
+/// System libraries that a static Rust library needs.
 const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
 
 /// The program that checks the contracts of the header.

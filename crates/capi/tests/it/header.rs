@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::{env, fs};
 
-/// Converts the comments of Rust for C: removes the safety sections, which the head of the header
-/// replaces, and links. Shortens LARDER_STATUS_OK to LARDER_OK, because C has one namespace for all
-/// constants.
+/// Converts the Rust comments for C: removes links, and removes the safety sections, which the top
+/// of the header replaces. Shortens LARDER_STATUS_OK to LARDER_OK, because C has one namespace for
+/// all constants.
 fn for_c(page: &str) -> String {
     let mut text = String::new();
     let mut is_safety = false;
@@ -17,7 +17,7 @@ fn for_c(page: &str) -> String {
             text.push('\n');
         }
     }
-    // The empty comment line before a safety section goes too.
+    // Also removes the empty comment line before a safety section.
     let text =
         text.replace("\n//\n\n", "\n").replace("//\nenum ", "enum ").replace("//\nvoid ", "void ");
     text.replace("LARDER_STATUS_", "LARDER_").replace("[`", "`").replace("`]", "`")

@@ -258,7 +258,7 @@ impl Header {
 
     /// Returns the header without the bits that reads and sent recache tokens change.
     pub(crate) fn without_reads(self) -> u64 {
-        self.0 & !(INITIAL_FREQ_MASK | u64::from(TOKEN_SENT) << 32)
+        self.0 & !(USED_MASK | INITIAL_FREQ_MASK | u64::from(TOKEN_SENT) << FIELDS_SHIFT)
     }
 
     /// Returns the header of an item for a new freq of its slot that was not caused by a read.
@@ -483,6 +483,19 @@ mod tests {
         assert!(header.fits(20) && !header.fits(21));
         assert!(!header.fits(256 + 20), "a length that the field cannot hold");
         assert!(!Header::piece(100).fits(20));
+    }
+
+    #[test]
+    fn a_header_without_reads_keeps_all_that_a_change_of_the_item_changes() {
+        let header = header(true, true, true);
+        let marks = |stale, token_sent| header.with_marks(Marks { stale, token_sent });
+        let read = marks(false, true).with_used(Second::MAX).with_initial_freq(2);
+        assert_eq!(read.without_reads(), header.without_reads());
+        assert_ne!(marks(true, false).without_reads(), header.without_reads());
+        for bit in (0..MARK_SHIFT + 5).filter(|bit| *bit != FIELDS_SHIFT + 7) {
+            let changed = Header(header.0 ^ 1 << bit);
+            assert_ne!(changed.without_reads(), header.without_reads(), "bit {bit} is lost");
+        }
     }
 
     #[test]

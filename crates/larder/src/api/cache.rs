@@ -18,9 +18,9 @@ use crate::system::clock::HandleTime;
 use crate::tier::Tier;
 use crate::tier::wait::Wait;
 
-/// A cache. Clones are cheap and share everything but [`Cache::set_now`]. There is no close
-/// operation: the memory is returned when the last clone is dropped, together with the walks,
-/// uploads and large values still in use.
+/// A cache. Clones are cheap and share everything except the time set with [`Cache::set_now`].
+/// There is no close operation: the memory is returned to the system once the last clone is
+/// dropped, and with it every walk, upload and large value that still uses the cache.
 ///
 /// Every operation costs a hash of the key and one or two cache misses. Writers whose keys share a
 /// group of the index wait for each other for a few dozen instructions. Readers never wait.
@@ -36,7 +36,7 @@ impl Cache {
         Self { shared: Arc::new(shared), time: HandleTime::default() }
     }
 
-    /// Returns the shared state as this process sees it.
+    /// Returns the shared state of this process.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         self.shared.here()
@@ -53,23 +53,26 @@ impl Cache {
         &self.shared.opening
     }
 
-    /// Returns a number unique to this cache's memory, and the process ids of the processes that
-    /// share it, this one included. The number is 0 for memory that is not shared.
+    /// Returns a number unique to this cache's memory, and the ids of all processes that share it,
+    /// including this process. The number is 0 for memory that is not shared.
     pub fn identity(&self) -> (u128, Vec<u64>) {
         let engine = &self.shared().engine;
         (engine.birth().identity, engine.peer_process_ids())
     }
 
     /// Returns the file of a [`Builder::readable`](crate::Builder::readable) or
-    /// [`Builder::shared`](crate::Builder::shared) cache. A descriptor of a readable cache only
-    /// allows reading; one of a shared cache allows the access with which the receiver opens it.
+    /// [`Builder::shared`](crate::Builder::shared) cache. The descriptor of a readable cache only
+    /// allows reading. The descriptor of a shared cache can be opened again with any access that
+    /// the file's permissions allow.
     pub fn reading_file(&self) -> Option<&File> {
         self.shared.file.as_ref()
     }
 
-    /// Returns the reason why this process uses a small cache of its own after a fork, or none
-    /// ([`Builder::substitute`](crate::Builder::substitute)): it could not join the processes that
-    /// share the parent's cache. `None` if it uses that cache. The first call in a child joins.
+    /// Returns the reason why this process could not join the processes that share the cache, for
+    /// example after a fork. Depending on [`Builder::substitute`](crate::Builder::substitute) such
+    /// a process uses its own small cache, only reads the shared one, or fails each operation.
+    /// Returns `None` if the process uses the shared cache. The first call in a forked child tries
+    /// to join.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -80,10 +83,10 @@ impl Cache {
         self.shared().lost.as_ref()
     }
 
-    /// True in a process that found no room among those of a shared cache and has no
-    /// [`Builder::substitute`](crate::Builder::substitute): it reads, and its changes fail. A
-    /// forked child joins within a second or two after another process has left; a process that
-    /// opened a file opens it again.
+    /// True if the shared cache had no free slot for this process and
+    /// [`Builder::substitute`](crate::Builder::substitute) is off. The process can read; its
+    /// changes fail. A forked child joins within a second or two after another process has left. A
+    /// process that opened a file must open it again.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -120,8 +123,8 @@ impl Cache {
         self.shared().engine.keeps_versions()
     }
 
-    /// Makes everything stored so far invisible, in constant time. [`Cache::maintain`] reclaims the
-    /// memory, and so do stores that need it.
+    /// Makes everything stored so far invisible, in constant time. [`Cache::maintain`] and stores
+    /// that need memory reclaim it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -135,16 +138,16 @@ impl Cache {
         let _ = self.try_clear();
     }
 
-    /// As [`Cache::clear`], for a cache with a disk tier.
+    /// Same as [`Cache::clear`], but reports errors of the disk tier.
     ///
     /// # Errors
-    /// [`StoreError::Journal`] if the log takes no changes; everything stays.
+    /// [`StoreError::Journal`] if the log does not accept changes; then nothing is cleared.
     pub fn try_clear(&self) -> Result<(), StoreError> {
         self.blocking().clear()
     }
 
     /// Reclaims the memory of expired and cleared items. Calling it is optional; a server calls it
-    /// every second. A call does a bounded amount of work, ten milliseconds or so.
+    /// every second. A call does a bounded amount of work, about ten milliseconds.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -162,7 +165,7 @@ impl Cache {
     /// Returns the number of stored items. Expired and cleared items count until they are read or
     /// their memory is reclaimed.
     ///
-    /// Cost: a look at the counters of every segment.
+    /// Cost: reads the counters of every segment.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -191,13 +194,14 @@ impl Cache {
         self.shared().now_of(&self.time)
     }
 
-    /// Sets the time of this handle of a cache that was opened with
-    /// [`Clock::Handle`](crate::Clock::Handle), as a Unix time in seconds; 0 ends that. Items
-    /// expire by this time for the operations of the handle, and times to live begin with it: a
-    /// request of a server can have one time from its beginning to its end. A clone begins with the
-    /// time of its original. The time counts as far as it is from the system's at the moment of the
-    /// call, so setting the wall clock later moves no deadline. It is to be near, since all
-    /// processes of a cache take part in its expiry.
+    /// Sets the time of this handle to a Unix time in seconds. Only for a cache that was opened
+    /// with [`Clock::Handle`](crate::Clock::Handle). With 0 the handle uses the system's time
+    /// again. Operations through the handle use this time to expire items and to compute deadlines
+    /// from times to live, so a server can run a request with the same time from beginning to end.
+    /// A clone starts with the time of its original. The cache stores the difference to the
+    /// system's time at the moment of the call, so setting the wall clock later moves no deadline.
+    /// The time should be close to the system's time, since every process that uses the cache
+    /// expires items.
     ///
     /// ```
     /// use larder::{Cache, Clock};
@@ -214,8 +218,8 @@ impl Cache {
         self.time.set(unix_secs);
     }
 
-    /// Returns the second of the cache's life by the system's clock, for callers that tick the
-    /// cache in real time.
+    /// Returns the cache's second according to the system's clock, for callers that tick the cache
+    /// in real time.
     pub fn system_second(&self) -> Second {
         self.shared().time.system_second()
     }
@@ -239,9 +243,9 @@ impl Cache {
         }
     }
 
-    /// Returns the relation between the cache's seconds and Unix time by the system's clock as it
-    /// is now. The cache's seconds follow the monotonic clock: when the wall clock is set,
-    /// deadlines stay where they are, and this relation changes.
+    /// Returns the relation between the cache's seconds and Unix time, according to the current
+    /// wall clock. The cache's seconds follow the monotonic clock: when the wall clock is set,
+    /// deadlines do not move, and this relation changes.
     ///
     /// Cost: two reads of a clock, without a system call.
     ///
@@ -255,10 +259,11 @@ impl Cache {
         shared.wall.epoch(&shared.time)
     }
 
-    /// Converts an exptime of the protocol to a deadline: 0 is never, a negative one is past, up to
-    /// 30 days are seconds from now, and more is a Unix time by the system's clock as it is now.
+    /// Converts an exptime of the protocol to a deadline: 0 means never, a negative value is in the
+    /// past, values up to 30 days are seconds from now, and larger values are Unix times according
+    /// to the current wall clock.
     ///
-    /// Cost: that of [`Cache::epoch`] for a Unix time.
+    /// Cost: for a Unix time, the cost of [`Cache::epoch`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -302,7 +307,7 @@ impl Cache {
 
     /// Changes the memory limit, up to
     /// [`Builder::memory_bytes_max`](crate::Builder::memory_bytes_max). A higher limit takes effect
-    /// at once. A limit below current use takes effect gradually: in the background with
+    /// immediately. A limit below the memory in use takes effect gradually: in the background with
     /// [`Builder::maintainer`](crate::Builder::maintainer), otherwise with the next stores and
     /// calls of [`Cache::maintain`]. Shrinking evicts the least valuable items and returns their
     /// memory to the system.
@@ -327,7 +332,7 @@ impl Cache {
 
     /// Returns the sizes of the cache's parts.
     ///
-    /// Cost: a look at the counters of every segment.
+    /// Cost: reads the counters of every segment.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -338,8 +343,8 @@ impl Cache {
         self.shared().engine.report()
     }
 
-    /// Returns a segment of the memory, of those numbered from 0 to `report().segments`; `None`
-    /// beyond. Cost: a few loads.
+    /// Returns a report on segment `number`; `None` unless it is below `report().segments`. Cost: a
+    /// few loads.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -354,7 +359,8 @@ impl Cache {
         engine.has_segment(number).then(|| engine.segment_report(number))
     }
 
-    /// Returns the number of items of each size, rounded up to 32 bytes. Walks the whole index.
+    /// Returns the number of items of each size, rounded up to 32 bytes. Cost: a walk over the
+    /// entire index.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -367,7 +373,8 @@ impl Cache {
     }
 
     /// Checks every invariant of the cache's memory, for tests and fuzzers. The caller ensures that
-    /// no other operation runs meanwhile; the cache's own maintainer waits. Walks everything.
+    /// no other operation runs during the check; the cache's own maintainer waits. Cost: a walk
+    /// over all of the memory.
     ///
     /// # Errors
     /// The first broken invariant.
@@ -383,9 +390,9 @@ impl Cache {
         self.shared().engine.validate()
     }
 
-    /// Checks the invariants as [`Cache::validate`] does, while other processes and threads use the
-    /// cache: locks one group of the index at a time and checks what it refers to. Returns the
-    /// number of items.
+    /// Checks the invariants as [`Cache::validate`] does, but while other processes and threads use
+    /// the cache: locks one group of the index at a time and checks the items that it refers to.
+    /// Returns the number of items.
     ///
     /// # Errors
     /// The first broken invariant.
@@ -400,21 +407,21 @@ impl Cache {
         self.with_thread_slot(Engine::validate_in_use)
     }
 
-    /// Recounts the segments whose counters killed processes may have left wrong; see
-    /// [`Cache::validate`]. [`Cache::maintain`] does the same a little at a time.
+    /// Recounts the segments whose counters may be wrong because a process was killed; see
+    /// [`Cache::validate`]. [`Cache::maintain`] does the same work in small steps.
     ///
-    /// Cost: a look at each item of the affected segments.
+    /// Cost: reads each item of the affected segments.
     pub fn settle_accounts(&self) {
         self.with_thread_slot(|engine, thread| engine.recount_suspects(thread, usize::MAX));
     }
 
-    /// Returns the cache for an operation that waits in this way.
+    /// Returns the interface for operations with an explicit way to wait for the disk.
     #[inline]
     pub fn raw<'a>(&'a self, wait: Wait<'a>) -> Raw<'a> {
         Raw { backend: Backend { shared: self.shared(), now: self.now(), wait } }
     }
 
-    /// Returns the cache for an operation that waits itself.
+    /// Returns the interface for operations that wait for the disk themselves.
     #[inline]
     pub(crate) fn blocking(&self) -> Raw<'_> {
         self.raw(Wait::Block)

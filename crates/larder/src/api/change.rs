@@ -1,4 +1,4 @@
-//! Changes, removals and clears in the form that bindings need.
+//! Changes, removals and clears for bindings.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::cache::Cache;
 use crate::backend::waited;
 
 impl Cache {
-    /// Removes an item; with a token, only if the item has it.
+    /// Removes an item. With a cas token, removes it only if the item has this token.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
@@ -28,12 +28,12 @@ impl Cache {
         waited(self.blocking().delete(key, cas))
     }
 
-    /// Marks an item's value as stale. The item stays, with a new cas token or with `version`, and
-    /// with a new deadline if one is given. The next [`Cache::claim`] succeeds. With a `cas` token,
-    /// only an item that has it is marked.
+    /// Marks an item's value as stale. The item stays. Its cas token becomes `version`, or a new
+    /// token if that is `None`, and its deadline becomes `deadline` if one is given. The next
+    /// [`Cache::claim`] succeeds. With a `cas` token, the item is marked only if it has this token.
     ///
     /// # Errors
-    /// As [`Cache::touch_until`].
+    /// Same as [`Cache::touch_until`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
@@ -59,10 +59,10 @@ impl Cache {
     }
 
     /// Gives an item a new deadline and returns its updated metadata; `None` if the item is absent.
-    /// [`Cache::touch`] takes a time from now instead.
+    /// [`Cache::touch`] is the same with a time to live.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] if an item stored without a deadline must be relocated to get one,
+    /// [`StoreError::NoMemory`] if an item stored without a deadline must be relocated to add one,
     /// and no memory is free.
     ///
     /// ```
@@ -81,7 +81,7 @@ impl Cache {
     /// if `noted` is true.
     ///
     /// # Errors
-    /// As [`Cache::touch_until`].
+    /// Same as [`Cache::touch_until`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -99,7 +99,7 @@ impl Cache {
         let update = MetaUpdate { deadline: Some(deadline), noted, ..MetaUpdate::default() };
         Ok(match waited(self.blocking().update(key, &update))? {
             MetaOutcome::Done(meta) => Some(meta),
-            // The request names no token, so no token can differ.
+            // The request contains no cas token, so a mismatch is impossible.
             MetaOutcome::NotFound | MetaOutcome::Exists => None,
         })
     }
@@ -150,7 +150,7 @@ impl Cache {
         waited(self.blocking().arithmetic(counting))
     }
 
-    /// Returns the deadline a duration from now, rounded up to whole seconds.
+    /// Returns the deadline `ttl` from now, rounded up to whole seconds.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
@@ -181,16 +181,16 @@ impl Cache {
         let _ = self.try_clear_at(at);
     }
 
-    /// As [`Cache::clear_at`], for a cache with a disk tier.
+    /// Same as [`Cache::clear_at`], but reports errors of the disk tier.
     ///
     /// # Errors
-    /// [`StoreError::Journal`] if the log takes no changes; nothing is scheduled then.
+    /// [`StoreError::Journal`] if the log does not accept changes; then nothing is scheduled.
     pub fn try_clear_at(&self, at: Second) -> Result<(), StoreError> {
         self.blocking().clear_at(at)
     }
 
-    /// Clears the cache, and also items stored until its clock advances. For servers whose protocol
-    /// cannot distinguish times within a second.
+    /// Clears the cache, including items that are stored later in the same second. For servers
+    /// whose protocol cannot distinguish times within a second.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
@@ -207,11 +207,11 @@ impl Cache {
         let _ = self.try_clear_second();
     }
 
-    /// As [`Cache::clear_second`], for a cache with a disk tier: there the items stored until the
-    /// clock advances are hidden when it does.
+    /// Same as [`Cache::clear_second`], but reports errors of the disk tier. With a disk tier,
+    /// items that are stored later in the same second stay visible until the clock advances.
     ///
     /// # Errors
-    /// As [`Cache::try_clear_at`].
+    /// Same as [`Cache::try_clear_at`].
     pub fn try_clear_second(&self) -> Result<(), StoreError> {
         self.blocking().clear_second()
     }

@@ -6,7 +6,7 @@ use super::cache::Cache;
 use crate::tier::ticket::{DurabilityTicket, TicketState, TierStatus};
 
 impl Cache {
-    /// Returns whether it is durable.
+    /// Returns whether the changes that the ticket stands for are durable.
     ///
     /// Cost: a load.
     pub fn durability(&self, awaited: DurabilityTicket) -> TicketState {
@@ -14,21 +14,21 @@ impl Cache {
         tier.map_or(TicketState::Durable, |tier| tier.store().durable(awaited.0).into())
     }
 
-    /// Waits until it is durable, or the log fails.
+    /// Waits until the changes that the ticket stands for are durable, or the log fails.
     pub fn wait_durable(&self, awaited: DurabilityTicket) -> TicketState {
         let tier = self.shared().tier.own();
         tier.map_or(TicketState::Durable, |tier| tier.store().wait_durable(awaited.0).into())
     }
 
-    /// Calls `wake` after each sync of the log and after its failure, on a thread of the tier. Does
-    /// nothing without a disk tier.
+    /// Registers `wake`, which a thread of the tier calls after each sync of the log and after a
+    /// failure of the log. Does nothing without a disk tier.
     pub fn on_sync(&self, wake: impl Fn() + Send + Sync + 'static) {
         if let Some(tier) = self.shared().tier.own() {
             tier.store().on_sync(wake);
         }
     }
 
-    /// Returns how the disk tier does; `None` without one.
+    /// Returns the status of the disk tier; `None` without a disk tier.
     ///
     /// Cost: a few locks and loads.
     pub fn tier(&self) -> Option<TierStatus> {
@@ -43,18 +43,20 @@ impl Cache {
         })
     }
 
-    /// True if a write or a sync of the disk tier's log has failed: a store takes no changes, and
-    /// the disk of a cache takes no items.
+    /// True if a write or a sync of the disk tier's log has failed. In store mode changes then
+    /// fail; in cache mode evicted items are no longer written to the disk.
     ///
     /// Cost: a load.
     pub fn has_tier_failed(&self) -> bool {
         self.shared().tier.own().is_some_and(|tier| tier.store().has_failed())
     }
 
-    /// Stops the disk tier, as dropping the last clone does: makes all changes durable and takes no
-    /// more. Returns the bytes that are not durable: 0 unless the disk hangs or has failed.
+    /// Stops the disk tier, as dropping the last clone does: makes all changes durable and accepts
+    /// no more. Returns the number of bytes that are not durable: 0 unless the disk hangs or has
+    /// failed.
     ///
-    /// Cost: waits for the disk, up to [`DiskTier::stop`](crate::DiskTier::stop).
+    /// Cost: waits for the disk, at most for the time set with
+    /// [`DiskTier::stop`](crate::DiskTier::stop).
     pub fn stop_tier(&self) -> u64 {
         if !self.shared.is_of_this_process() {
             return 0;
@@ -65,9 +67,10 @@ impl Cache {
         tier.stop()
     }
 
-    /// Stops the disk tier as [`Cache::stop_tier`] does, because another process takes over the
-    /// directory. Then hides the items in memory: readers of the memory (see
-    /// [`Builder::readable`](crate::Builder::readable)) would not see that process's changes.
+    /// Stops the disk tier as [`Cache::stop_tier`] does, so that another process can take over the
+    /// directory. Then hides the items in memory, because readers of the memory (see
+    /// [`Builder::readable`](crate::Builder::readable)) would not see the changes of the other
+    /// process.
     pub fn hand_tier_over(&self) -> u64 {
         let left = self.stop_tier();
         self.shared().engine.flush();
@@ -79,7 +82,8 @@ impl Cache {
     /// Cost: a write and a sync of the disk; the caller waits.
     ///
     /// # Errors
-    /// [`StoreError::Journal`] if the log has failed, and in a child of the process that opened it.
+    /// [`StoreError::Journal`] if the log has failed, or if this process is a child of the process
+    /// that opened it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

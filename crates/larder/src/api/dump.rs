@@ -1,5 +1,5 @@
-//! Walks over all items, or a sample of them, for servers: the metadata of each item, without its
-//! value.
+//! Walks over all items or a sample of them, for servers. A walk returns the metadata of each item,
+//! without its value.
 
 use larder_engine::{Cursor, DumpFilter, Dumped, ItemReport, ItemReports, Sampled};
 use larder_item::Meta;
@@ -7,8 +7,8 @@ use larder_item::Meta;
 use crate::api::cache::Cache;
 
 impl Cache {
-    /// Passes live items to `visit` until it returns false, in no particular order, as
-    /// [`Cache::walk`] shows them.
+    /// Passes the live items to `visit` until it returns false, in no particular order, with the
+    /// guarantees of [`Cache::walk`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -33,10 +33,11 @@ impl Cache {
     /// Appends the live items of the next group of the index whose keys begin with `prefix` to
     /// `out`, and advances the cursor. A group has at most 15 items, except for rare overflow
     /// chains. Returns false after the last group. A dump begins with the default cursor, and holds
-    /// nothing between two calls. See [`walk`](crate::walk) for the guarantees under concurrent
-    /// stores and deletes. It shows items in memory only; [`Cache::walk`] shows all.
+    /// no resources between two calls. See [`walk`](crate::walk) for the guarantees under
+    /// concurrent stores and deletes. Only items in memory are returned; [`Cache::walk`] also
+    /// returns the items on the disk.
     ///
-    /// Cost: that of storing a few items; the group is locked while their keys are copied.
+    /// Cost: about the same as storing a few items. The group is locked while the keys are copied.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -59,8 +60,8 @@ impl Cache {
     }
 
     /// Appends reports of the items in the next group of the index whose keys begin with `prefix`,
-    /// and advances the cursor. Returns false at the end. Guarantees and cost are those of
-    /// [`Cache::dump_group`]; items that only a disk tier has are not shown.
+    /// and advances the cursor. Returns false after the last group. Guarantees and cost are the
+    /// same as for [`Cache::dump_group`]; items that are only on the disk are not returned.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -83,7 +84,7 @@ impl Cache {
         })
     }
 
-    /// Returns what is known of an item in memory; `None` if the key has none. Counts no read.
+    /// Returns a report on an item in memory; `None` if it is absent. Does not count as a read.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -100,9 +101,9 @@ impl Cache {
     /// Removes the expired and cleared items of the next group of the index for which `wanted`
     /// returns true, and advances the cursor. `wanted` receives the length of the key and the
     /// metadata. Returns false after the last group. The maintainer removes the same items in the
-    /// background; this call removes them at once.
+    /// background; this call removes them immediately.
     ///
-    /// Cost: that of one or two stores.
+    /// Cost: about the same as one or two stores.
     ///
     /// ```
     /// # use larder::{Cache, Clock, Cursor};
@@ -123,8 +124,8 @@ impl Cache {
     /// `visit`. Returns the factor that extrapolates a count over the sample to all items: 1 if all
     /// items were visited.
     ///
-    /// Cost: about three cache misses per group, and one for each of its ten or so items; takes no
-    /// lock.
+    /// Cost: about three cache misses per group, and one for each of its items; a group has about
+    /// ten items. Takes no lock.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -139,10 +140,11 @@ impl Cache {
     }
 
     /// Passes the live items of some of the [`Cache::group_count`] groups of the index to `visit`,
-    /// for callers that sample a little at a time. Keys are spread over the groups by their hash.
+    /// for callers that take a sample in small steps. Keys are spread over the groups by their
+    /// hash.
     ///
-    /// Cost: about three cache misses per group, and one for each of its ten or so items; takes no
-    /// lock.
+    /// Cost: about three cache misses per group, and one for each of its items; a group has about
+    /// ten items. Takes no lock.
     pub fn sample_groups(&self, groups: std::ops::Range<u64>, visit: impl FnMut(&Sampled)) {
         self.shared().engine.sample_groups(groups, self.now(), visit);
     }
@@ -152,8 +154,8 @@ impl Cache {
         self.shared().engine.group_count()
     }
 
-    /// Returns the approximate number of items, at the cost of one load: each thread that stores
-    /// may have a few dozen items not counted yet.
+    /// Returns the approximate number of items: each thread that stores may have a few dozen items
+    /// that are not counted yet. Cost: one load.
     pub fn len_about(&self) -> u64 {
         self.shared().engine.items_about()
     }

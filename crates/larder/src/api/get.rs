@@ -15,8 +15,9 @@ use crate::backend::large::Read;
 /// Number of keys that [`Cache::get_many`] prefetches together.
 pub(crate) const KEYS_AT_ONCE: usize = 16;
 
-/// Number of attempts to read a large value that is evicted during each read, once readers hold as
-/// many segments as they may. After the last attempt the read is a miss.
+/// Number of attempts to read a large value. An attempt fails if the value is evicted during the
+/// read, which can happen once readers hold the maximum number of segments. After the last attempt
+/// the read is a miss.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Largest buffer, in bytes, that a thread keeps for [`Cache::get_with`].
@@ -26,7 +27,7 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Runs `f` with this thread's empty buffer. A nested call gets a new buffer.
+/// Runs `f` with this thread's empty buffer. A nested call uses a new buffer.
 pub(crate) fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     // The thread-local buffer is gone while the thread exits.
     let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
@@ -38,7 +39,8 @@ pub(crate) fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     result
 }
 
-/// End of a value in a buffer that holds several, and the metadata of its item; `None` for a miss.
+/// End of a value in a buffer that holds several values, and the metadata of its item; `None` for a
+/// miss.
 type Place = Option<(usize, Meta)>;
 
 impl Cache {
@@ -62,7 +64,7 @@ impl Cache {
     /// Appends the value of a key to `out`, and returns the metadata of the item: its flags,
     /// deadline and cas token. On a miss, `out` is unchanged.
     ///
-    /// Cost: as [`Cache::get`], without the allocation if `out` has room.
+    /// Cost: same as [`Cache::get`], without the allocation if `out` has enough capacity.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -77,11 +79,11 @@ impl Cache {
     }
 
     /// Reads a value as [`Cache::get_into`] does, into any kind of memory. Returns false on a miss.
-    /// Into borrowed memory, [`Lent`](crate::Lent), a value that does not fit is not copied, and
+    /// A value that does not fit into borrowed memory ([`Lent`](crate::Lent)) is not copied, and
     /// the get is not counted. `observe` receives the metadata of the item, and receives it again
-    /// if the item changed meanwhile.
+    /// if the item changes during the read.
     ///
-    /// Cost: as [`Cache::get_into`].
+    /// Cost: same as [`Cache::get_into`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -105,13 +107,13 @@ impl Cache {
         self.try_get_to(key, out, observe).unwrap_or(false)
     }
 
-    /// As [`Cache::get_to`], for a cache with a disk tier, which may not return an item that it
-    /// has. The other gets report such an item as absent.
+    /// Same as [`Cache::get_to`], but reports errors of the disk tier, which may fail to return an
+    /// item that it holds. The other get methods report such an item as absent.
     ///
     /// # Errors
-    /// [`StoreError::Journal`], and `out` is unchanged: the disk did not return the item, the item
-    /// is damaged, or the log has failed before it was durable. [`StoreError::NoMemory`] if
-    /// eviction takes the item away each time that it is brought back.
+    /// [`StoreError::Journal`] if the disk did not return the item, the item is damaged, or the log
+    /// failed before the item was durable. [`StoreError::NoMemory`] if the item is evicted again
+    /// each time the read promotes it to memory. After an error `out` is unchanged.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -131,14 +133,14 @@ impl Cache {
         out: &mut impl Sink,
         observe: impl FnMut(&Meta),
     ) -> Result<bool, StoreError> {
-        // The metadata is dropped where it is found: to pass it on costs a tenth of the time.
+        // The metadata is dropped where it is found: returning it would cost a tenth of the time.
         Ok(self.look_up(key.as_ref(), out, observe, drop)?.is_some())
     }
 
-    /// Reads a value as [`Cache::get_to`] does, without counting: neither in the statistics nor as
-    /// a read for eviction. A cache with a disk tier counts.
+    /// Reads a value as [`Cache::get_to`] does, but counts the read neither in the statistics nor
+    /// for eviction. With a disk tier the read is counted.
     ///
-    /// Cost: as [`Cache::get_into`].
+    /// Cost: same as [`Cache::get_into`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -170,10 +172,10 @@ impl Cache {
     /// Passes the value of a key to `look`, and returns the result of `look`; `None` on a miss.
     ///
     /// `look` receives a copy: the value as it was at one moment, whatever other threads do to the
-    /// item. No lock is held while `look` runs, so it may take its time and use the cache.
+    /// item. No lock is held while `look` runs, so it may be slow and may use the cache.
     ///
-    /// Cost: as [`Cache::get`], without the allocation: the copy is in a buffer that the thread
-    /// keeps, up to 1 MiB.
+    /// Cost: same as [`Cache::get`], without the allocation: the copy is in a buffer of up to 1 MiB
+    /// that the thread keeps.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -194,7 +196,7 @@ impl Cache {
     }
 
     /// Returns the values of several keys, in their order, with `None` for misses. Each value is
-    /// from some moment during the call, not all from the same moment.
+    /// from some moment during the call, but not all values are from the same moment.
     ///
     /// Cost: the cache misses of 16 keys overlap, so where memory latency dominates, the call takes
     /// less than half the time of as many [`Cache::get`]s. One allocation per value.
@@ -217,7 +219,7 @@ impl Cache {
     /// `keys`, and its value, or `None` on a miss. As with [`Cache::get_with`], `look` receives
     /// copies and may use the cache.
     ///
-    /// Cost: as [`Cache::get_many`], without an allocation.
+    /// Cost: same as [`Cache::get_many`], without an allocation.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -252,7 +254,7 @@ impl Cache {
         });
     }
 
-    /// True if a live item has the key. Cost: as [`Cache::get_with`], but a large value is not
+    /// True if a live item has the key. Cost: same as [`Cache::get_with`], but a large value is not
     /// read, and the statistics do not count the call.
     ///
     /// ```
@@ -267,8 +269,8 @@ impl Cache {
         })
     }
 
-    /// Appends the value of a key to `out`, and counts the get. Returns what `keep` makes of the
-    /// item's metadata.
+    /// Appends the value of a key to `out`, and counts the get. Returns the result of `keep` for
+    /// the item's metadata.
     #[inline]
     fn look_up<T>(
         &self,
@@ -327,7 +329,7 @@ impl Cache {
     }
 }
 
-/// Counts a get and returns what it has found. A value that did not fit into borrowed memory is not
+/// Counts a get and returns its result. A value that did not fit into borrowed memory is not
 /// counted.
 #[inline]
 fn count<T>(
@@ -364,7 +366,7 @@ fn read_whole<S: Sink, T>(
     read_whole_by(engine, out, read, keep)
 }
 
-/// As [`read_whole`], by any way to read.
+/// Same as [`read_whole`], with `read` for each attempt.
 #[inline]
 fn read_whole_by<S: Sink, T>(
     engine: &Engine,

@@ -1,4 +1,4 @@
-//! [`Cache`](crate::Cache), the interface for programs: one concern in each file.
+//! [`Cache`](crate::Cache), the interface for programs: one concern per file.
 
 pub mod cache;
 mod change;

@@ -1,24 +1,24 @@
-//! Removal of all items with a prefix, at once or a slice at a time.
+//! Removal of all items with a prefix, in one call or in slices.
 //!
-//! A removal takes the items that were stored before it began: none that is stored later, and none
-//! is forgotten, even while other threads store, the index grows and eviction moves items. A change
-//! of a value counts as a store, a touch does not: a touch that meets an item first may find it
-//! removed. In a cache that processes share, the other processes do not know of the removal. An
-//! item that one of them moves meanwhile, as eviction does, may stay, and one that it changes in
-//! place (a number, or an append) may be removed.
+//! A removal deletes every item that was stored before it began, and no item that is stored later,
+//! even while other threads store, the index grows and eviction moves items. A change of a value
+//! counts as a store. A touch does not: the touched item is removed, and the touch may already
+//! report a miss. If processes share the cache, the other processes are not aware of the removal.
+//! If one of them relocates an item during the removal, as eviction does, that item may stay. If
+//! one of them changes an item in place (a number, or an append), the changed item may be removed.
 //!
-//! With a disk tier in mode store the items that only the disk has go, too, and are gone after a
-//! crash once the removal has ended. Each is read once, and its delete is recorded. A touch then
-//! counts as a store. In mode cache every item on the disk is read once, since only the disk knows
-//! its key.
+//! With a disk tier in store mode, the items that are only on the disk are removed as well, and
+//! once the removal has ended they stay removed after a crash. Each of these items is read once,
+//! and its delete is recorded in the log. In this mode a touch counts as a store. In cache mode the
+//! removal reads every item on the disk once, since the keys are stored only there.
 
 use larder_engine::StoreError;
 
 use crate::api::cache::Cache;
 use crate::backend::removal::{CacheRemoval, StoreRemoval};
 
-/// A removal by prefix in progress; see [`Cache::begin_remove_prefix`]. Dropping it ends the
-/// removal where it is.
+/// A removal by prefix in progress; see [`Cache::begin_remove_prefix`]. Dropping it stops the
+/// removal; the remaining items are kept.
 #[derive(Debug)]
 pub struct PrefixRemoval {
     cache: Cache,
@@ -33,15 +33,16 @@ enum Of {
 }
 
 impl PrefixRemoval {
-    /// Removes the items of the next `groups_max` groups of the index. Returns false at the end.
+    /// Removes the items of the next `groups_max` groups of the index. Returns false once the
+    /// removal is complete.
     ///
-    /// Cost: a cache miss or two for each of about ten items of a group, whose lock it holds
-    /// meanwhile, as a store does. With a disk tier it removes about `groups_max` items instead;
-    /// each is read from the disk, and that waits.
+    /// Cost: one or two cache misses for each item of a group, which has about ten. The call holds
+    /// the lock of the group, as a store does. With a disk tier a call removes about `groups_max`
+    /// items instead, and waits while each of them is read from the disk.
     ///
     /// # Errors
-    /// [`StoreError::Stuck`] if a stopped process holds a group, and the next call tries it again.
-    /// [`StoreError::Journal`] if the disk tier has failed or is stopped.
+    /// [`StoreError::Stuck`] if a stopped process holds the lock of a group; the next call tries
+    /// this group again. [`StoreError::Journal`] if the disk tier has failed or is stopped.
     pub fn step(&mut self, groups_max: usize) -> Result<bool, StoreError> {
         let Self { cache, of } = self;
         let removal = match of {
@@ -60,8 +61,8 @@ impl PrefixRemoval {
         })
     }
 
-    /// Returns how many items are removed so far. With a disk tier that holds what memory evicts,
-    /// an item that moves between the two at that moment may count twice, or not.
+    /// Returns the number of items removed so far. In a disk tier's cache mode, an item that moves
+    /// between memory and disk while it is removed may be counted twice or not at all.
     pub fn removed(&self) -> u64 {
         match &self.of {
             Of::Memory(removal) => removal.removed(),
@@ -70,7 +71,8 @@ impl PrefixRemoval {
         }
     }
 
-    /// Returns how much of the index is done, from 0 to 1. It may fall while the index grows.
+    /// Returns the processed part of the index, from 0 to 1. The value may fall while the index
+    /// grows.
     pub fn progress(&self) -> f64 {
         match &self.of {
             Of::Memory(removal) => self.cache.shared().engine.progress_of(removal),
@@ -82,9 +84,9 @@ impl PrefixRemoval {
 
 impl Cache {
     /// Removes every item whose key begins with `prefix` and that was stored before this call, and
-    /// returns the number of removed items. An item stored meanwhile stays; the
-    /// [module](crate::prefix) has the details. An empty prefix removes all items one by one;
-    /// [`Cache::clear`] does so at once.
+    /// returns the number of removed items. Items that are stored during the call stay; the
+    /// [module](crate::prefix) documents the details. An empty prefix removes all items one by one;
+    /// [`Cache::clear`] clears them in constant time.
     ///
     /// Cost: a walk over all keys, and a delete per removed item. To invalidate a group of items
     /// often, put a generation number into their keys and change it.
@@ -108,10 +110,11 @@ impl Cache {
     }
 
     /// Begins to remove the items whose keys begin with `prefix`. [`PrefixRemoval::step`] removes
-    /// them, a slice at a time; what is stored from now on stays. Overtakes the loads of these keys
-    /// in this process.
+    /// them in slices. Items that are stored from now on stay, but the result of a load that is
+    /// already in progress in this process is not stored.
     ///
-    /// Cost: waits for the stores in progress; some microseconds, however many items there are.
+    /// Cost: some microseconds, regardless of the number of items. Waits for the stores in
+    /// progress.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -124,7 +127,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError::Stuck`] if a process that shares the cache is stopped in a store;
+    /// [`StoreError::Stuck`] if a process that shares the cache was stopped during a store.
     /// [`StoreError::Journal`] in a child of the process that opened a disk tier.
     pub fn begin_remove_prefix(
         &self,

@@ -1,4 +1,4 @@
-//! Reads in the form that bindings need: a head before the value, an unnoted read, metadata.
+//! Reads for bindings: a header before the value, an unrecorded read, metadata.
 
 use larder_engine::{Engine, Operation, ReadOptions, StoreError};
 use larder_item::Meta;
@@ -10,11 +10,11 @@ use crate::backend::{waited, waited_read};
 use crate::tier::PromotionPolicy;
 
 impl Cache {
-    /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
-    /// appended unless it is [`Read::Large`]. If the item changes during the read, `out` is reset
-    /// and `head` is called again. `head` must not use the cache.
+    /// Reads an item. `head` appends the bytes that precede the value to `out`. Then the value is
+    /// appended, unless the result is [`Read::Large`]. If the item changes during the read, `out`
+    /// is reset and `head` is called again. `head` must not use the cache.
     ///
-    /// Cost: as [`Cache::get_into`].
+    /// Cost: same as [`Cache::get_into`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -57,10 +57,10 @@ impl Cache {
         waited_read(self.blocking().read(key, reading, PromotionPolicy::Always, out, head))
     }
 
-    /// Returns the metadata of an item, large ones included; `None` if it is absent. Does not count
-    /// as a read.
+    /// Returns the metadata of an item of any size; `None` if it is absent. Does not count as a
+    /// read.
     ///
-    /// Cost: as [`Cache::get_into`], without the value.
+    /// Cost: same as [`Cache::get_into`], without the copy of the value.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -73,10 +73,10 @@ impl Cache {
         self.try_peek(key).ok().flatten()
     }
 
-    /// As [`Cache::peek`], for a cache with a disk tier.
+    /// Same as [`Cache::peek`], but reports errors of the disk tier.
     ///
     /// # Errors
-    /// Those of [`Cache::try_get_to`].
+    /// Same as [`Cache::try_get_to`].
     pub fn try_peek(&self, key: &[u8]) -> Result<Option<Meta>, StoreError> {
         waited(self.blocking().peek(key))
     }
@@ -86,7 +86,7 @@ impl Cache {
     /// token of the item as the caller read it; in a cache without cas tokens any live item
     /// matches.
     ///
-    /// Cost: that of a [`Cache::touch`].
+    /// Cost: same as [`Cache::touch`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
@@ -101,8 +101,8 @@ impl Cache {
         self.blocking().backend.in_memory(claim)
     }
 
-    /// Prefetches the memory that operations on some keys will read into the processor's caches.
-    /// Useful before operations on several keys: their cache misses overlap. Changes nothing.
+    /// Prefetches the memory that operations on these keys will read into the processor's caches.
+    /// Call it before operations on several keys: their cache misses then overlap. Changes nothing.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

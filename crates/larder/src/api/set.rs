@@ -22,11 +22,11 @@ pub enum Swap {
     Missing,
 }
 
-/// The error of a compare-and-set that could not be tried.
+/// The reason why a compare-and-set failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwapError {
-    /// The cache keeps no cas tokens.
-    #[error("the cache keeps no cas tokens; open it with Builder::cas(true)")]
+    /// The cache was opened without cas tokens.
+    #[error("the cache does not use cas tokens; open it with Builder::cas(true)")]
     NoTokens,
     /// The value could not be stored.
     #[error(transparent)]
@@ -45,13 +45,13 @@ pub enum CountError {
 }
 
 impl Cache {
-    /// Stores a value, without a time limit or with a time to live. It replaces the existing value
-    /// and its time to live.
+    /// Stores a value with a time to live; `None` means no expiry. Replaces the existing value and
+    /// its time to live.
     ///
     /// Time is counted in seconds: a fraction rounds up to a whole second, and an item lives up to
-    /// a second less than its `ttl`. An item with a `ttl` of zero expires at once.
+    /// a second less than its `ttl`. An item with a `ttl` of zero expires immediately.
     ///
-    /// Cost: one copy of the value; if no memory is free, the eviction of other items.
+    /// Cost: one copy of the value. If no memory is free, the caller also evicts other items.
     ///
     /// # Errors
     /// [`StoreError`]: the key is empty or longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), the
@@ -74,8 +74,8 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Set, value.as_ref(), ttl).map(|_| ())
     }
 
-    /// Stores a value if the key has none. Returns false, and keeps the existing value, if it has
-    /// one.
+    /// Stores a value if the key is absent. If it is present, returns false and keeps the existing
+    /// value.
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`].
@@ -95,7 +95,7 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Add, value.as_ref(), ttl)
     }
 
-    /// Stores a value if the key has one. Returns false if it has none.
+    /// Stores a value if the key is present. Returns false if it is absent.
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`]; the existing value is kept.
@@ -117,7 +117,7 @@ impl Cache {
     /// Appends bytes to the value of a key and keeps its time to live. Returns false if the key is
     /// absent. Concurrent changes of the item never lose an append.
     ///
-    /// Cost: a copy of the whole value.
+    /// Cost: a copy of the entire value.
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`]; the existing value is kept.
@@ -156,8 +156,8 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Prepend, part.as_ref(), None)
     }
 
-    /// Stores a value only if the item still has this cas token: of several threads that read a
-    /// value and store a new one, one succeeds. The token is in the metadata that
+    /// Stores a value only if the item still has this cas token. If several threads read a value
+    /// and each stores a new one, only one of them succeeds. The token is in the metadata that
     /// [`Cache::get_into`] and [`Cache::get_with`] return.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Cache {
     /// absent. The cas token stays the same.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] if an item stored without a time to live must be relocated to get
+    /// [`StoreError::NoMemory`] if an item stored without a time to live must be relocated to add
     /// one, and no memory is free.
     ///
     /// ```
@@ -237,7 +237,7 @@ impl Cache {
     }
 
     /// Returns the value of a key and gives its item a new time to live from now: a read followed
-    /// by a [`Cache::touch`]. With a `ttl` of zero this is the last read of the item.
+    /// by a [`Cache::touch`]. With a `ttl` of zero the item expires immediately after this read.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`] as with [`Cache::touch`].
@@ -268,7 +268,7 @@ impl Cache {
     /// its time to live. Concurrent increments are all counted.
     ///
     /// # Errors
-    /// [`CountError`]: the value is not a number, or the new one could not be stored.
+    /// [`CountError`]: the value is not a number, or the new number could not be stored.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -309,8 +309,8 @@ impl Cache {
         Ok(matches!(stored, Stored::Stored { .. }))
     }
 
-    /// Stores as [`Cache::store`] does, and counts a refusal in the statistics as the methods of
-    /// this module do. For bindings.
+    /// Stores an item as [`Cache::store`] does, and counts a refused store in the statistics as the
+    /// methods of this module do. For bindings.
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`].
@@ -345,15 +345,15 @@ impl Cache {
     ) -> Result<Option<u64>, CountError> {
         match self.arithmetic(key, direction, delta)? {
             Arithmetic::Number { number, .. } => Ok(Some(number)),
-            // The request names no token, so no token can differ.
+            // The request contains no cas token, so a mismatch is impossible.
             Arithmetic::NotFound | Arithmetic::Exists => Ok(None),
             Arithmetic::NonNumeric => Err(CountError::NotANumber),
         }
     }
 }
 
-/// Counts a refused store. The operations that a server uses do not call it: a server counts
-/// refusals by the rules of its protocol.
+/// Counts a refused store. The operations for servers do not call it: a server counts refusals
+/// according to its protocol.
 #[cold]
 pub(crate) fn count_refusal(engine: &Engine, thread: &ThreadSlot, error: StoreError) {
     match error {

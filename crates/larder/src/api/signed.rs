@@ -10,10 +10,10 @@ use crate::api::set::CountError;
 use crate::backend::waited;
 use crate::tier::Dependency;
 
-/// Tags: the low four bits of an item's flags say what its value is, for programs of several
-/// languages that share a cache. The first ones are those of php-memcached.
+/// Tags: the low four bits of an item's flags are the type of its value, for programs in several
+/// languages that share a cache. The first tags are the same as in php-memcached.
 pub mod tag {
-    /// The bits of the flags that are the tag.
+    /// The bits of the flags that contain the tag.
     pub const MASK: u32 = 15;
     /// A string of bytes.
     pub const STRING: u32 = 0;
@@ -38,15 +38,15 @@ pub mod tag {
 impl Cache {
     /// Adds to a signed counter and returns its new value. A counter is an item with the tag
     /// [`tag::LONG`] whose value is a decimal number. It wraps at 2⁶³ and keeps its time to live.
-    /// If the key is absent, it begins at `delta`, with `ttl`. Concurrent additions are all
-    /// counted.
+    /// If the key is absent, the counter starts at `delta`, with `ttl`. Concurrent additions are
+    /// all counted.
     ///
-    /// Cost: one change in place while the number is not negative and keeps its length, else that
-    /// of a store.
+    /// Cost: one change in place if the number is not negative and keeps its length; otherwise the
+    /// same as a store.
     ///
     /// # Errors
-    /// [`CountError`]: the item has another tag or is not such a number, or the new one could not
-    /// be stored.
+    /// [`CountError`]: the item has another tag, its value is not a signed 64-bit number, or the
+    /// new number could not be stored.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -74,7 +74,7 @@ impl Cache {
                 flags: tag::LONG,
                 ..StoreRequest::new(key, StoreMode::Add)
             };
-            // Another thread may have stored the key by now.
+            // Another thread may have stored the key since.
             if let Stored::Stored { .. } =
                 self.store_counted(&request, delta.to_string().as_bytes())?
             {
@@ -83,10 +83,10 @@ impl Cache {
         }
     }
 
-    /// Stores `new` in a signed counter if it is `old`. Keeps the time to live.
+    /// Stores `new` in a signed counter if its value is `old`. Keeps the time to live.
     ///
     /// # Errors
-    /// As [`Cache::add_signed`].
+    /// Same as [`Cache::add_signed`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

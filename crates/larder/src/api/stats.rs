@@ -7,18 +7,18 @@ use crate::api::cache::Cache;
 use crate::tier::TierMode;
 use crate::tier::ticket::TierStatus;
 
-/// A statistic: a row of the table from which docs/stats.md is generated.
+/// A statistic: one row of the table from which docs/stats.md is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its name, as in the `stats` replies of `larderd`.
+    /// The name, as in the `stats` replies of `larderd`.
     pub name: &'static str,
-    /// Its value.
+    /// The value.
     pub value: u64,
-    /// Its meaning and unit.
+    /// The meaning and the unit.
     pub doc: &'static str,
 }
 
-/// The memory of a cache, in bytes; all numbers are from about the same moment.
+/// The memory of a cache, in bytes. All numbers are from about the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The memory limit.
@@ -31,7 +31,7 @@ pub struct Memory {
     pub index: u64,
 }
 
-/// The counters that have a meaning without a server.
+/// The counters that are meaningful without a server.
 const COUNTERS: &[Counter] = &[
     Counter::GetHits,
     Counter::GetMisses,
@@ -60,7 +60,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::HotKeysLost,
 ];
 
-/// True if a statistic has a value without a server. Each is in one section.
+/// True if a statistic has a value without a server. Each statistic is in one section.
 fn is_of_library(section: Section, counter: Counter) -> bool {
     match section {
         Section::Larder => !NOT_OF_LIBRARY.contains(&counter),
@@ -69,11 +69,11 @@ fn is_of_library(section: Section, counter: Counter) -> bool {
 }
 
 impl Cache {
-    /// Returns the statistics of the cache, by name. Counters of events begin when the cache is
-    /// opened, or at [`Cache::reset_counters`]. `get_hits` and related counters count the calls of
+    /// Returns the statistics of the cache. Counters of events start at 0 when the cache is opened,
+    /// and again at [`Cache::reset_counters`]. `get_hits` and related counters count the calls of
     /// the methods in [`get`](crate::get) and [`load`](crate::load), one per key.
     ///
-    /// Cost: a look at the counters of every segment and every thread, some microseconds.
+    /// Cost: reads the counters of every segment and every thread: some microseconds.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -104,7 +104,7 @@ impl Cache {
         })
     }
 
-    /// Returns how the cache's memory is used. Cost: as [`Cache::stats`].
+    /// Returns how the cache's memory is used. Cost: same as [`Cache::stats`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -124,7 +124,7 @@ impl Cache {
         }
     }
 
-    /// Returns a gauge of the cache. `None` for gauges of a server, and for memcached's names of
+    /// Returns a gauge of the cache. `None` for gauges of a server, and for memcached's aliases of
     /// values that another gauge already reports.
     fn gauge(&self, report: &Report, gauge: Gauge) -> Option<u64> {
         Some(match gauge {

@@ -1,4 +1,4 @@
-//! Stores in the form that bindings need, also of values that arrive in parts.
+//! Stores for bindings, including values that arrive in parts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Cache {
     /// # Errors
     /// [`StoreError`]. A plain set that fails removes the existing item.
     ///
-    /// Cost: as [`Cache::set`].
+    /// Cost: same as [`Cache::set`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -28,8 +28,8 @@ impl Cache {
         waited(self.blocking().store(request, value))
     }
 
-    /// Removes the item that a failed plain set was to replace. [`Cache::store`] does so itself;
-    /// this is for stores abandoned before they began.
+    /// Removes the item that a failed plain set should have replaced. [`Cache::store`] does this
+    /// itself; call it for a store that was abandoned before it began.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

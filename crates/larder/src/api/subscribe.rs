@@ -1,4 +1,4 @@
-//! Subscriptions to items that leave a cache, and the hook of servers.
+//! Subscriptions to removals of items, and the hook for servers.
 
 use larder_engine::Leaving;
 
@@ -7,12 +7,14 @@ use crate::process::removals::Removals;
 use crate::process::shared::Shared;
 
 impl Cache {
-    /// Subscribes to removals: each item that is deleted, replaced, evicted, cleared or found
-    /// expired is put, with its key and value, into a queue of `capacity` entries, a million at
-    /// most. Appending to an item, incrementing it or touching it does not remove it.
+    /// Subscribes to removals. Each item that is deleted, replaced, evicted, cleared or found
+    /// expired is put into a queue, with its key and value. The queue has `capacity` entries, at
+    /// most a million. Appending to an item, incrementing it or touching it does not count as a
+    /// removal.
     ///
-    /// Cost: none without a subscriber. Otherwise each removal copies the key and the value while
-    /// writers of the same few keys wait; it never waits for the subscriber.
+    /// Cost: nothing without a subscriber. Otherwise each removal copies the key and the value, and
+    /// writers of the few keys in the same group wait during the copy. A removal never waits for
+    /// the subscriber.
     ///
     /// ```
     /// # use larder::{Cache, Reason};
@@ -30,17 +32,16 @@ impl Cache {
         queues.subscribe(capacity, engine)
     }
 
-    /// Calls `hook` for each item that is evicted, or found expired or cleared, for the life of the
-    /// cache. Only the first call has an effect. For servers, which count and log evictions;
-    /// programs use [`Cache::subscribe`].
+    /// Registers `hook`, which is called for each item that is evicted, or found expired or
+    /// cleared, as long as the cache exists. Only the first call of this method has an effect. For
+    /// servers, which count and log evictions; programs use [`Cache::subscribe`].
     ///
     /// The thread that removes the item calls the hook while it holds a lock of the index and a
     /// half-emptied segment. The hook must be short, must not block or panic, and must not use the
     /// cache, which would deadlock. It must not keep a clone of the cache, which would keep the
-    /// memory for ever.
+    /// memory forever.
     ///
-    /// Cost: none without a hook; otherwise the call, and the parts of the item that the hook
-    /// reads.
+    /// Cost: nothing without a hook. Otherwise the call, and the reads of the item by the hook.
     ///
     /// ```
     /// # use larder::{Cache, Clock, Reason};

@@ -2,17 +2,18 @@
 //!
 //! A walk visits the index group by group. Every item present from the beginning to the end of the
 //! walk is returned **at least once**, even while other threads store and delete, the index grows
-//! and items move in memory. An item stored or deleted meanwhile may or may not be returned, and if
-//! the index grows during the walk, an item may be returned twice. A walk does not count as a use
-//! of the items: they are evicted as if the walk had not happened.
+//! and items move in memory. An item stored or deleted during the walk may or may not be returned,
+//! and if the index grows during the walk, an item may be returned twice. A walk does not count as
+//! a use of the items: they are evicted as if the walk had not happened.
 //!
-//! With a disk tier a walk returns the items on the disk, too, each key **at most once**: an item
-//! that does not change meanwhile exactly once, one that changes in a state that it had meanwhile.
-//! In mode cache this holds while no more than 32,768 of the items that the walk is about to meet
-//! on the disk return to memory; a walk that pauses may miss some of them.
+//! With a disk tier a walk also returns the items on the disk, each key **at most once**. An item
+//! that does not change during the walk is returned exactly once. An item that changes is returned
+//! in a state that it had during the walk. In cache mode this holds as long as at most 32,768 items
+//! return to memory before the walk has reached them on the disk; a walk that pauses may miss some
+//! of them.
 //!
-//! A walk holds no lock between two steps, and a few MiB of memory at most: it may be slow, or stop
-//! before the end.
+//! A walk holds no lock between two steps, and at most a few MiB of memory. A caller may be slow,
+//! or stop before the end.
 
 use std::vec;
 
@@ -22,14 +23,14 @@ use larder_item::Meta;
 use super::cache::Cache;
 pub use crate::backend::walk::Walk;
 
-/// An item as [`Cache::iterate`] returns it.
+/// An item that [`Cache::iterate`] returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its key.
+    /// The key.
     pub key: Vec<u8>,
-    /// Its value.
+    /// The value.
     pub value: Vec<u8>,
-    /// Its flags, deadline and cas token.
+    /// The flags, the deadline and the cas token.
     pub meta: Meta,
 }
 
@@ -37,7 +38,7 @@ pub struct Item {
 #[derive(Debug)]
 pub struct Keys {
     walk: Walk,
-    /// The items that are not yet returned.
+    /// The items that are found but not returned yet.
     found: vec::IntoIter<Dumped>,
 }
 
@@ -94,10 +95,10 @@ impl Cache {
     /// Returns the keys of all items, in no particular order. The [module](crate::walk) documents
     /// the guarantees under concurrent stores and deletes.
     ///
-    /// Cost: one look at every part of the index and every key, about a quarter of the time of a
-    /// [`Cache::get`] per key; one allocation per key. Each step copies the keys of one group of
-    /// the index, at most 15 except for rare overflow chains, and blocks writers of these keys
-    /// meanwhile. With a disk tier the caller waits for the disk: all of it is read.
+    /// Cost: per key, about a quarter of the time of a [`Cache::get`], and one allocation. The walk
+    /// reads the entire index. Each step copies the keys of one group of the index, at most 15
+    /// except for rare overflow chains, and blocks writers of these keys during the copy. With a
+    /// disk tier the walk reads the entire disk, and the caller waits for it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -112,8 +113,9 @@ impl Cache {
         self.keys_with_prefix("")
     }
 
-    /// Returns the keys that begin with `prefix`, with the guarantees of [`Cache::keys`]. The cost
-    /// is that of a walk over all keys, except for the allocations: the index is not ordered.
+    /// Returns the keys that begin with `prefix`, with the guarantees of [`Cache::keys`]. The index
+    /// is not ordered, so the cost is the same as for a walk over all keys, except for the
+    /// allocations.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -126,8 +128,8 @@ impl Cache {
         Keys { walk: self.walk(prefix), found: Vec::new().into_iter() }
     }
 
-    /// Begins a walk over the metadata of the items whose keys begin with `prefix`, for servers:
-    /// [`Walk::advance`] goes on with it. It has the guarantees of [`Cache::keys`].
+    /// Begins a walk over the metadata of the items whose keys begin with `prefix`, for servers.
+    /// [`Walk::advance`] continues it. It has the guarantees of [`Cache::keys`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -141,12 +143,14 @@ impl Cache {
         Walk::begin(self.shared(), self.time.clone(), prefix.as_ref())
     }
 
-    /// Begins a walk over a part of the items that the disk of a cache has, those whose keys begin
-    /// with `prefix`: about `entries` items of its index from a place on. Returns the place behind
-    /// them; `None` behind the last one, and without a disk tier. It begins at place 0.
+    /// Begins a walk over a part of the items on the disk whose keys begin with `prefix`: about
+    /// `entries` items of the disk's index, starting at `place`. The first place is 0. Also returns
+    /// the place at which the next part starts. Returns `None` after the last place, and without a
+    /// disk tier.
     ///
-    /// A caller that keeps no walk goes on by the place. An item that does not change is in exactly
-    /// one part of a store. In mode cache what memory has, too, is left out.
+    /// With the place a caller can continue later without keeping the walk. In store mode an item
+    /// that does not change is in exactly one part. In cache mode items that are also in memory are
+    /// left out.
     pub fn walk_disk_from(
         &self,
         place: u64,
@@ -156,11 +160,11 @@ impl Cache {
         Walk::over_disk(self.shared(), place, entries, prefix.as_ref())
     }
 
-    /// Returns all items, in no particular order: each key with its value at the moment of its
-    /// step. `for item in &cache` does the same. The [module](crate::walk) documents the guarantees
-    /// under concurrent stores and deletes.
+    /// Returns all items, in no particular order: each key with its value at the moment when the
+    /// walk reaches it. `for item in &cache` does the same. The [module](crate::walk) documents the
+    /// guarantees under concurrent stores and deletes.
     ///
-    /// Cost: that of [`Cache::keys`], and a second look at each item, with a copy of its value.
+    /// Cost: the same as [`Cache::keys`], plus one lookup and a copy of the value per item.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;

@@ -1,4 +1,4 @@
-//! Changes of an item that memory may lack.
+//! Changes of an item that may be only on the disk.
 
 use std::task::Poll;
 
@@ -8,8 +8,8 @@ use super::Backend;
 use crate::tier::{Dependency, Target, Tier, Undone};
 
 impl Backend<'_> {
-    /// Runs a change of an item. `is_absent` says whether an outcome means that the key has none:
-    /// the disk may have it.
+    /// Runs a change of an item. `is_absent` returns true for outcomes that mean that the item is
+    /// absent; then it may still be on the disk.
     #[inline]
     pub(crate) fn change<T>(
         self,
@@ -29,7 +29,7 @@ impl Backend<'_> {
         self.concluded(tier, key, outcome)
     }
 
-    /// Removes an item, of which the disk may have the only record.
+    /// Removes an item, which may be only on the disk.
     pub(crate) fn remove(self, key: &[u8], cas: Option<u64>) -> Poll<Result<Deletion, StoreError>> {
         let Some(tier) = self.shared.tier.usable()? else {
             return Poll::Ready(
@@ -42,7 +42,8 @@ impl Backend<'_> {
         self.concluded(tier, key, outcome)
     }
 
-    /// Returns the outcome of a change once that is durable, or notes what it waits for.
+    /// Returns the outcome of a change once the change is durable, or records the durability that
+    /// the caller must wait for.
     fn concluded<T>(
         self,
         tier: &Tier,

@@ -1,4 +1,4 @@
-//! The outcome of a read, and large values piece by piece.
+//! The outcome of a read, and reads of large values piece by piece.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use larder_region::Sink;
 
 use crate::process::shared::Shared;
 
-/// Largest part of a value, in bytes, that is copied for a slow reader at a time.
+/// Maximum number of bytes of a value that are copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// The outcome of a read.
@@ -17,16 +17,16 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 pub enum Read {
     /// The value is in the buffer.
     Hit(Meta),
-    /// The value is stored in pieces, and only the bytes before the value are in the buffer. Read
-    /// the pieces one by one.
+    /// The value is stored in pieces. The buffer contains only the bytes before the value; read the
+    /// pieces one by one.
     Large(Meta, Box<LargeValue>),
     /// The item is absent.
     Miss(Miss),
-    /// The disk tier has an item and did not return it, for this reason.
+    /// The disk tier has the item but did not return it, for this reason.
     Failed(StoreError),
 }
 
-/// A large value being read piece by piece. Until it is dropped, its pieces stay in place even if
+/// A read of a large value, piece by piece. The pieces stay in place until it is dropped, even if
 /// the item is deleted, replaced or evicted. All readers together hold at most a quarter of the
 /// memory; a value beyond that limit may be evicted before it is read completely.
 #[derive(Debug)]
@@ -71,8 +71,8 @@ impl LargeValue {
 
     /// Takes the next piece without copying it; `None` after the last piece.
     ///
-    /// If readers already hold as much memory as they may, the piece is a copy of at most 16 KiB;
-    /// the next calls return the rest.
+    /// If readers already hold the maximum amount of memory, the piece is a copy of at most 16 KiB,
+    /// and the next calls return the rest.
     ///
     /// ```
     /// use larder::Read;
@@ -90,7 +90,7 @@ impl LargeValue {
     /// ```
     ///
     /// # Errors
-    /// As [`LargeValue::next_piece`].
+    /// Same as [`LargeValue::next_piece`].
     pub fn take_piece(&mut self) -> Result<Option<Piece>, Evicted> {
         let Self { shared, pieces } = self;
         if !shared.is_of_this_process() {
@@ -104,7 +104,8 @@ impl LargeValue {
         Ok(is_there.then_some(Piece(Bytes::Copied(copy))))
     }
 
-    /// Returns the memory that the read takes besides the cache's, in bytes: a few for each piece.
+    /// Returns the memory that the read uses outside the cache's memory, in bytes: a few bytes for
+    /// each piece.
     ///
     /// ```
     /// use larder::Read;
@@ -134,8 +135,8 @@ enum Bytes {
 }
 
 impl Piece {
-    /// Returns the memory that the piece owns besides its own size and the cache's memory, in
-    /// bytes.
+    /// Returns the memory that the piece owns in addition to its own size and the cache's memory,
+    /// in bytes.
     pub fn owned_bytes(&self) -> usize {
         match &self.0 {
             Bytes::Held(..) => 0,

@@ -1,4 +1,4 @@
-//! Where an item is: in memory, or in memory and on a disk tier.
+//! The location of items: in memory, or in memory and on a disk tier.
 
 mod change;
 pub(crate) mod large;
@@ -19,13 +19,13 @@ use crate::process::shared::Shared;
 use crate::tier::Tier;
 use crate::tier::wait::Wait;
 
-/// Where the items of a cache are, for one operation of a caller.
+/// The items of a cache, in memory and on its disk tier, for one operation of a caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend<'a> {
     pub(crate) shared: &'a Arc<Shared>,
-    /// When the operation takes place.
+    /// The second in which the operation takes place.
     pub(crate) now: Second,
-    /// How it waits for the disk.
+    /// How the operation waits for the disk.
     pub(crate) wait: Wait<'a>,
 }
 
@@ -49,7 +49,8 @@ impl Backend<'_> {
         }
     }
 
-    /// Waits until what a result about the key depends on is durable, or leaves that to the caller.
+    /// Waits until all changes on which a result for the key depends are durable, or defers this to
+    /// the caller.
     #[inline]
     pub(crate) fn await_durable(self, tier: &Tier, key: &[u8]) -> Result<(), StoreError> {
         let Some(at) = tier.store().awaited(key) else { return Ok(()) };
@@ -65,7 +66,7 @@ impl Backend<'_> {
     }
 }
 
-/// Returns the outcome of an operation that reads the disk itself, which is never pending.
+/// Returns the outcome of an operation that reads the disk itself and is therefore never pending.
 #[inline]
 pub fn waited<T>(outcome: Poll<Result<T, StoreError>>) -> Result<T, StoreError> {
     match outcome {

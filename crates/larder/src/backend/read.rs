@@ -1,4 +1,4 @@
-//! Reads of a cache with a disk tier: they bring an item back into memory that only the disk has.
+//! Reads of a cache with a disk tier. A read promotes an item that is only on the disk to memory.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use super::Backend;
 use super::large::{LargeValue, Read};
 use crate::tier::{Dependency, Promotion, PromotionPolicy, Target};
 
-/// How often a read brings an item back that eviction takes away again.
+/// How often a read promotes an item that is evicted again before it can be read.
 const RETURNS_MAX: u32 = 16;
 
 impl Backend<'_> {
@@ -47,7 +47,7 @@ impl Backend<'_> {
                 let read = self.outcome(engine.read_as(thread, key, reading, now, out, &mut *head));
                 let Read::Miss(miss) = read else { return Poll::Ready(read) };
                 if miss != Miss::Absent {
-                    // Memory had the key's newest record, so the disk has none that lives.
+                    // The newest record of the key was in memory, so the disk has no live record.
                     return Poll::Ready(Read::Miss(miss));
                 }
                 match tier.promote(engine, operation, &target, returns) {
@@ -67,7 +67,7 @@ impl Backend<'_> {
                     }
                 }
             }
-            // Eviction is faster than this reader, again and again.
+            // The item was evicted after each promotion.
             if tier.is_cache() {
                 return Poll::Ready(Read::Miss(Miss::Absent));
             }
@@ -100,14 +100,14 @@ impl Backend<'_> {
                     if value.copy(out).is_ok() {
                         return Ok(Ok(meta));
                     }
-                    // Evicted while it was copied: the disk has it.
+                    // Evicted during the copy: it is on the disk now.
                     out.truncate(start);
                 }
                 Poll::Ready(Read::Failed(error)) => {
                     out.truncate(start);
                     return Err(error);
                 }
-                // The caller waits for the disk.
+                // The caller would have to wait for the disk.
                 Poll::Pending => return Err(Refusal::NeedsDisk.into()),
             }
         }

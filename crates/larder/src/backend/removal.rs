@@ -1,14 +1,15 @@
-//! Removal by prefix of what a disk tier has.
+//! Removal of items by prefix from a disk tier.
 //!
-//! The disk of a store has every item: a removal walks over it, and deletes. That of a cache has
-//! what memory evicts, and forgets without a record:
+//! In store mode every item is on the disk: a removal walks over the disk, and deletes each item.
+//! In cache mode the disk holds the items that memory evicts. There a removal drops items from the
+//! disk's index without a record in the log:
 //!
 //! ```text
-//! begin in memory ─▶ begin on the disk ─▶ the moment ─▶ forget on the disk ─▶ remove in memory
+//! begin in memory ─▶ begin on the disk ─▶ cut-off ─▶ remove from the disk ─▶ remove from memory
 //! ```
 //!
-//! From the beginning on nothing moves between the two that the removal takes: eviction drops it,
-//! and a read does not bring it back.
+//! While a removal is in progress, the items that it covers do not move between memory and disk: an
+//! evicted item is dropped, and a read does not promote it.
 
 use std::mem;
 use std::sync::Arc;
@@ -26,32 +27,33 @@ use crate::tier::store_journal::refusal;
 use crate::tier::wait::Wait;
 use crate::tier::{Dependency, Target, Undone};
 
-/// A removal in progress: a walk, and a delete of each item that it shows, unless that is newer.
+/// A removal in progress in store mode: a walk, and a delete of each item that it returns, unless
+/// the item is newer than the removal.
 #[derive(Debug)]
 pub(crate) struct StoreRemoval {
     walk: Walk,
     removal: Arc<Removal>,
-    /// Items that are not tried yet.
+    /// Items that are found but not tried yet.
     found: Vec<Dumped>,
     removed: u64,
 }
 
-/// A removal from a cache and its disk in progress.
+/// A removal in progress in cache mode, from memory and disk.
 #[derive(Debug)]
 pub(crate) struct CacheRemoval {
     prefix: Box<[u8]>,
-    /// What is left of the disk; `None` at its end.
+    /// The walk over the rest of the disk; `None` once it has ended.
     walk: Option<store::Walk>,
-    /// Keys on the disk that are not forgotten yet.
+    /// Keys on the disk that are found but not removed yet.
     found: Vec<Box<[u8]>>,
     removal: Arc<Removal>,
     memory: PrefixRemoval,
-    /// Items removed that memory did not have.
+    /// Number of removed items that were not in memory.
     removed: u64,
 }
 
 impl Backend<'_> {
-    /// Begins a removal; `None` unless the disk has what memory evicts.
+    /// Begins a removal in cache mode; `None` in store mode and without a disk tier.
     pub(crate) fn begin_cache_removal(
         self,
         prefix: &[u8],
@@ -67,7 +69,7 @@ impl Backend<'_> {
         Ok(Some(CacheRemoval { prefix, walk, found: Vec::new(), removal, memory, removed: 0 }))
     }
 
-    /// Begins a removal; `None` unless the disk has all items.
+    /// Begins a removal in store mode; `None` in cache mode and without a disk tier.
     pub(crate) fn begin_store_removal(self, prefix: &[u8]) -> Option<StoreRemoval> {
         let tier = self.shared.tier.own().filter(|tier| !tier.is_cache())?;
         let removal = tier.store().begin_removal(prefix);
@@ -81,7 +83,8 @@ impl Backend<'_> {
 }
 
 impl CacheRemoval {
-    /// Tries about this many items on the disk, or groups of the index. Returns false at the end.
+    /// Tries about `items_max` items on the disk or groups of the index. Returns false once the
+    /// removal is complete.
     pub(crate) fn step(
         &mut self,
         backend: Backend<'_>,
@@ -107,7 +110,7 @@ impl CacheRemoval {
         Ok(true)
     }
 
-    /// Forgets the item of a key on the disk.
+    /// Removes the item of a key from the disk and from memory.
     fn forget(&mut self, backend: Backend<'_>, key: &[u8]) -> Result<(), StoreError> {
         let Some(tier) = backend.shared.tier.own() else { return Ok(()) };
         let (is_forgotten, now) =
@@ -115,12 +118,13 @@ impl CacheRemoval {
         let is_removed = backend.with_thread_slot(|engine, thread| {
             engine.remove_prefix_of_key(thread, &self.memory, key, now)
         })?;
-        // One that memory had, too, was counted there.
+        // An item that was also in memory has been counted there.
         self.removed += u64::from(is_forgotten && !is_removed);
         Ok(())
     }
 
-    /// Finds more keys on the disk, and reads it until there are some.
+    /// Performs one step of the walk over the disk, including its reads, and adds the keys that it
+    /// finds.
     fn walk_on(&mut self, backend: Backend<'_>) {
         let (Some(walk), Some(tier)) = (&mut self.walk, backend.shared.tier.own()) else { return };
         let (prefix, found, mut read) = (&self.prefix, &mut self.found, Vec::new());
@@ -155,7 +159,7 @@ impl CacheRemoval {
 }
 
 impl StoreRemoval {
-    /// Tries about this many items. Returns false at the end, when all of it is durable.
+    /// Tries about `items_max` items. Returns false once the removal is complete and durable.
     pub(crate) fn step(
         &mut self,
         backend: Backend<'_>,
@@ -164,7 +168,7 @@ impl StoreRemoval {
         for _ in 0..items_max {
             while self.found.is_empty() {
                 let goes_on = self.walk.advance(&mut self.found);
-                // Of damaged items the keys alone are known.
+                // For damaged items only the key is known.
                 let meta = Meta::default();
                 let damaged = self.walk.take_unreadable_keys().into_iter();
                 self.found.extend(damaged.map(|key| Dumped { key: key.into(), meta }));
@@ -179,7 +183,7 @@ impl StoreRemoval {
                 Err(error) => {
                     self.found.push(dumped);
                     return match error {
-                        // The disk does not keep up: the next step tries again.
+                        // The disk cannot keep up: the next step tries again.
                         StoreError::Journal(Refusal::Busy) => Ok(true),
                         error => Err(error),
                     };

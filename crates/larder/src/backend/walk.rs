@@ -12,12 +12,11 @@ use crate::tier::lookup::{DiskPages, DiskRead};
 use crate::tier::wait::Wait;
 use crate::tier::walking::{TierWalk, Visit, WalkStep};
 
-/// A walk over the metadata of all items, a step at a time; see
-/// [`Cache::walk`](crate::Cache::walk).
+/// A walk over the metadata of all items, in steps; see [`Cache::walk`](crate::Cache::walk).
 #[derive(Debug)]
 pub struct Walk {
     shared: Arc<Shared>,
-    /// The time of the handle that began it.
+    /// The time of the handle that began the walk.
     time: HandleTime,
     prefix: Vec<u8>,
     over: Over,
@@ -38,8 +37,8 @@ impl Walk {
         Self { shared: Arc::clone(shared), time, prefix: prefix.to_vec(), over }
     }
 
-    /// Begins a walk over a part of the disk's index. Returns its end, too; `None` without a disk
-    /// tier.
+    /// Begins a walk over a part of the disk's index. Also returns the place at which the next part
+    /// starts. `None` after the last part, and without a disk tier.
     pub(crate) fn over_disk(
         shared: &Arc<Shared>,
         place: u64,
@@ -52,11 +51,11 @@ impl Walk {
         Some((Self { shared, time, prefix: prefix.to_vec(), over }, end))
     }
 
-    /// Appends the next items to `out`, a few at a time, none at times. Returns false at the end.
+    /// Appends the next items to `out`: a few, sometimes none. Returns false after the last item.
     ///
-    /// Cost: in memory that of storing a few items; a group of the index is locked while its keys
-    /// are copied. Reads the disk if it has to, and waits for that: up to half a MiB at once, or a
-    /// longer item.
+    /// Cost: in memory about the same as storing a few items; a group of the index is locked while
+    /// its keys are copied. With a disk tier the call may read the disk and wait for it: up to half
+    /// a MiB, or one longer item.
     pub fn advance(&mut self, out: &mut Vec<Dumped>) -> bool {
         let mut read = Vec::new();
         loop {
@@ -70,9 +69,9 @@ impl Walk {
         }
     }
 
-    /// As [`Walk::advance`], but for the reads of the disk: the caller does them, and passes what
-    /// they have returned to the next step, in the same order. `wait` says how it waits until the
-    /// items that it shows are durable.
+    /// Same as [`Walk::advance`], but the caller performs the reads of the disk and passes the
+    /// results to the next step, in the same order. `wait` decides how the step waits until the
+    /// returned items are durable.
     pub fn step(
         &mut self,
         read: Vec<DiskPages>,
@@ -101,15 +100,15 @@ impl Walk {
         if let Some(tier) = shared.tier.own() {
             let backend = Backend { shared, now, wait };
             for dumped in &out[shown..] {
-                // What a list shows does not vanish in a power loss, unless the log has failed.
+                // A listed item must not disappear in a power loss, unless the log has failed.
                 let _ = backend.await_durable(tier, &dumped.key);
             }
         }
         step
     }
 
-    /// Returns how many items the disk did not return so far, or not whole. They are missing in the
-    /// walk.
+    /// Returns how many items the disk has failed to return so far, or returned damaged. The walk
+    /// does not return these items.
     pub fn unreadable(&self) -> u64 {
         match &self.over {
             Over::Memory(_) => 0,
@@ -117,8 +116,8 @@ impl Walk {
         }
     }
 
-    /// Takes the keys, with the walk's prefix, of items that are damaged on the disk, as far as the
-    /// keys can be read.
+    /// Takes the keys of items that are damaged on the disk and begin with the walk's prefix, if
+    /// the keys can be read.
     pub(crate) fn take_unreadable_keys(&mut self) -> Vec<Box<[u8]>> {
         let Over::Tier(walk) = &mut self.over else { return Vec::new() };
         let mut keys = walk.take_unreadable_keys();
@@ -126,7 +125,7 @@ impl Walk {
         keys
     }
 
-    /// Returns how much of the disk's index the walk has passed, 0 to 1.
+    /// Returns the part of the disk's index that the walk has passed, from 0 to 1.
     pub(crate) fn progress(&self) -> f64 {
         match &self.over {
             Over::Memory(_) => 0.0,

@@ -1,4 +1,4 @@
-//! The lines of requests in the meta protocol.
+//! Encoding of request lines of the meta protocol.
 
 use std::io::Write;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(super) struct Ask<'a> {
     pub(super) delta: Option<(Direction, u64)>,
 }
 
-/// Longest key, in bytes, that still fits after base64 encoding, which keys with spaces or control
-/// characters need.
+/// Longest key, in bytes, that fits into a request after base64 encoding. Keys with spaces or
+/// control characters must be encoded.
 const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 
 impl<'a> Ask<'a> {
@@ -86,7 +86,7 @@ fn letter(mode: StoreMode) -> char {
     }
 }
 
-/// Returns a time to live in the form of the protocol: in seconds, rounded up.
+/// Returns a time to live as the protocol's exptime: in seconds, rounded up.
 fn exptime(ttl: Option<Duration>) -> i64 {
     let Some(ttl) = ttl else { return 0 };
     let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));

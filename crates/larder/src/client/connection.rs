@@ -19,10 +19,10 @@ use rustix::net::{
 
 use super::hints::Hints;
 
-/// The memory that a server has passed, and its description.
+/// The memory that a server has passed to the client, and its description.
 pub(super) type Passed = (Region, File);
 
-/// A connection, with received bytes that are not parsed yet.
+/// A connection, with the received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: UnixStream,
@@ -36,8 +36,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and requests the server's memory. Servers that do not support this, or refuse,
-    /// work as well.
+    /// Connects, and requests the server's memory. The connection also works if the server does not
+    /// support this request or refuses it.
     pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<(Self, Option<Passed>)> {
         let socket = UnixStream::from(connected(path, timeout)?);
         socket.set_nonblocking(false)?;
@@ -56,8 +56,8 @@ impl Connection {
         Ok((connection, passed))
     }
 
-    /// True unless the server has closed the connection, or sent unsolicited bytes, after which
-    /// replies cannot be matched.
+    /// True unless the server has closed the connection or has sent unsolicited bytes. After
+    /// unsolicited bytes, replies cannot be matched to requests.
     pub(super) fn is_alive(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let peeked = recv(&self.socket, &mut [0; 1], flags);
@@ -83,7 +83,8 @@ impl Connection {
         }
     }
 
-    /// Sends hints, as far as the socket accepts them. Returns false if the server is gone.
+    /// Sends as many hints as the socket accepts without waiting. Returns false if the server is
+    /// gone.
     pub(super) fn send_aside(&mut self, hints: &mut Hints) -> bool {
         self.take_along(hints);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -128,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Receives more bytes. The buffer grows with the received bytes, not with the announced
+    /// Receives more bytes. The buffer grows with the bytes that arrive, not with the announced
     /// length.
     fn receive(&mut self) -> io::Result<()> {
         self.received.reserve(RECEIVED_BYTES_MIN);
@@ -145,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Receives the reply to [`REQUEST`], and the descriptor that comes with it.
+    /// Receives the reply to [`REQUEST`], and the descriptor attached to it.
     fn receive_region(&mut self) -> io::Result<Option<Passed>> {
         let (mut line, mut file) = (Vec::new(), None);
         while !line.ends_with(b"\n") {
@@ -159,7 +160,7 @@ impl Connection {
             let received = received.map_err(timed_out)?.bytes;
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(passed) = message {
-                    // Keeps the first descriptor; the others are closed.
+                    // Keeps the first descriptor and closes the others.
                     file = passed.into_iter().next().or(file);
                 }
             }
@@ -170,7 +171,7 @@ impl Connection {
             if line.len() > ANSWER_BYTES_MAX {
                 return Err(io::Error::new(
                     ErrorKind::InvalidData,
-                    "the server does not speak memcached's protocol",
+                    "the server does not use memcached's protocol",
                 ));
             }
         }
@@ -196,8 +197,8 @@ fn timed_out(errno: Errno) -> io::Error {
     if errno == Errno::AGAIN { ErrorKind::TimedOut.into() } else { errno.into() }
 }
 
-/// Connects to a socket. If the server's queue of new connections is full, the kernel fails at
-/// once.
+/// Connects to a socket. If the server's queue of new connections is full, `connect` fails
+/// immediately with `EAGAIN`, so it is repeated until the timeout.
 fn connected(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -213,8 +214,8 @@ fn connected(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Longest reply, in bytes: the largest value that a server can be configured to accept, and its
-/// line.
+/// Longest reply, in bytes: the largest value that a server can be configured to accept, plus the
+/// reply line.
 const REPLY_BYTES_MAX: u64 = (1 << 30) + 512;
 const RECEIVED_BYTES_MIN: usize = 16 << 10;
 /// Largest receive buffer, in bytes, that is kept between replies.

@@ -16,7 +16,7 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
-    /// The connection broke, or no reply arrived in time. The server may have made the change.
+    /// The connection broke, or no reply arrived in time. The server may have performed the change.
     #[error("the server does not answer: {0}; it may have been stopped, or be overloaded")]
     Io(#[from] io::Error),
     /// The key is invalid.
@@ -30,7 +30,7 @@ pub enum ClientError {
         /// The longest accepted length, in bytes.
         max: usize,
     },
-    /// The server refused.
+    /// The server refused the request.
     #[error("the server answered: {0}")]
     Server(String),
     /// The reply does not match the request.

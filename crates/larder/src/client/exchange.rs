@@ -1,4 +1,4 @@
-//! Requests to the server, and what their replies mean.
+//! Requests to the server, and the interpretation of the replies.
 
 use std::io::ErrorKind;
 use std::sync::PoisonError;
@@ -22,11 +22,11 @@ pub(super) enum ExchangeOutcome {
     Missing,
 }
 
-/// Bytes of requests that are sent before the first reply is read: fewer than a socket buffers, so
-/// that the server cannot wait for this client while it waits for the server.
+/// Maximum number of request bytes that are sent before the first reply is read. It is less than a
+/// socket buffer, so that client and server cannot wait for each other.
 const BYTES_AHEAD: usize = 16 << 10;
 
-/// Number of new connections that may break before a read fails.
+/// Number of new connections that may break during a read before the read fails.
 const NEW_BROKEN_MAX: u32 = 1;
 
 /// Largest value, in bytes, that is copied into one buffer with its request line.
@@ -88,8 +88,8 @@ impl Inner {
         })?
     }
 
-    /// Requests the values of the keys at some places, and passes those that are there to `look`.
-    /// Each batch of keys is one round trip.
+    /// Requests the values of the keys at the given positions, and passes the values that exist to
+    /// `look`. Each batch of keys is one round trip.
     pub(super) fn fetch_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -116,7 +116,7 @@ impl Inner {
         places: &[usize],
         look: &mut impl FnMut(usize, &[u8], &Hit),
     ) -> Result<(), ClientError> {
-        // A connection that breaks is replaced, and the requests are sent again.
+        // If the connection breaks, the requests are sent again on a new connection.
         let mut looked_at = 0;
         self.ask(&[lines], true, |connection| {
             let mut outcome = Ok(());
@@ -170,7 +170,7 @@ impl Inner {
             Ok(match &reply.code {
                 b"HD" => Ok(true),
                 b"NF" | b"EN" => Ok(false),
-                // Another cas token than that of the request.
+                // The item's cas token differs from the token in the request.
                 b"EX" if ask.cas.is_some() => Ok(false),
                 _ => Err(unexpected(&reply)),
             })
@@ -201,8 +201,8 @@ impl Inner {
     /// Sends a request and reads its replies.
     ///
     /// A request that `changes_nothing` is sent again if a pooled connection breaks, since the
-    /// server may have been restarted, and once if a new connection breaks, since a server that is
-    /// about to end may have accepted it.
+    /// server may have been restarted. If a new connection breaks, it is sent again once, since a
+    /// server that was about to end may have accepted the connection.
     fn ask<T>(
         &self,
         parts: &[&[u8]],
@@ -223,7 +223,8 @@ impl Inner {
                 }
                 Err(Unanswered::Protocol(line)) => return Err(ClientError::Protocol(line)),
                 Err(Unanswered::Io(error)) => {
-                    // The other idle connections lead to the same server.
+                    // The other idle connections are to the same server, so they are probably
+                    // broken as well.
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                     let is_late = error.kind() == ErrorKind::TimedOut;
                     new_broken += u32::from(is_new);

@@ -1,22 +1,22 @@
-//! Reads in the server's memory, reported to the server now and then, which otherwise would evict
-//! items in use.
+//! Hints: the client reports a sample of its reads in the server's memory to the server, which
+//! would otherwise evict items in use.
 
 use larder_item::Second;
 use larder_protocol::local;
 
 /// Number of reads after which hints are sent.
 const KEYS_MAX: usize = 64;
-/// Age, in seconds, after which hints are sent.
+/// Age of the oldest hint, in seconds, after which hints are sent.
 const AGE_SECS_MAX: Second = 1;
-/// Largest number of bytes kept while no connection takes them.
+/// Maximum number of bytes that are kept while no connection accepts them.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Hint lines that wait to be sent.
+/// Hint lines that are not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     /// The last line is not terminated yet.
     lines: Vec<u8>,
-    /// Where the last line begins.
+    /// Offset of the last line.
     last_at: usize,
     keys: usize,
     /// The second of the first read, in the cache's time.
@@ -24,7 +24,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Adds a read of this second. True if the hints are to be sent.
+    /// Records a read at second `now`. True if the hints should be sent now.
     pub(super) fn push(&mut self, key: &[u8], now: Second) -> bool {
         if self.lines.len() > BYTES_MAX {
             self.clear();

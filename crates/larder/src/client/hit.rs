@@ -1,18 +1,18 @@
-//! A value that a client found.
+//! The metadata of a value that a client has read.
 
 /// The metadata of a value that was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hit {
     /// Client flags, stored with the value.
     pub flags: u32,
-    /// The cas token; 0 if the server keeps none.
+    /// The cas token; 0 if the server does not use cas tokens.
     pub cas: u64,
     /// Remaining time to live, in seconds; `None` if the item does not expire.
     pub ttl_secs: Option<u32>,
     /// True if the value was marked stale.
     pub stale: bool,
-    /// True if this caller holds the recache token and is to store the new value.
+    /// True if this caller holds the recache token and should store the new value.
     pub has_token: bool,
-    /// True if the value was read in the server's memory.
+    /// True if the client read the value in the server's memory.
     pub is_local: bool,
 }

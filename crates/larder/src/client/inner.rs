@@ -1,4 +1,4 @@
-//! The state of a client in one process: connections, the view of the server's memory, hints.
+//! The state of a client in one process: connections, the view of the server's memory, and hints.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -26,14 +26,14 @@ pub(super) struct Inner {
     pub(super) views: Views,
     pub(super) hints: Mutex<Hints>,
     pub(super) idle: Mutex<Vec<Connection>>,
-    /// Number of connection attempts begun and ended.
+    /// Number of starts and ends of connection attempts.
     attempts: AtomicU64,
-    /// The beginning of the attempt that last determined the server's memory. Locked while that
-    /// changes, not while waiting for the server.
+    /// The start of the attempt that last determined the server's memory. Locked while the view is
+    /// changed, but not while waiting for the server.
     newest: Mutex<u64>,
-    /// Number of forks that led to the process that owns this state.
+    /// Number of forks between the first process and the process that owns this state.
     forks: u32,
-    /// The state for a child forked from that process, created on its first use there.
+    /// The state for a child forked from that process. The child creates it at first use.
     in_child: OnceLock<Arc<Self>>,
 }
 
@@ -57,9 +57,9 @@ impl Inner {
         self.forks == forks()
     }
 
-    /// Returns the state that replaces this one in a forked process. On the parent's connections,
-    /// replies could reach the wrong process, and locks held by other threads at the fork are held
-    /// for ever.
+    /// Returns the state that replaces this one in a forked process. The child cannot use the
+    /// parent's state: on the parent's connections, replies could reach the wrong process, and
+    /// locks that other threads held at the fork are never released in the child.
     #[cold]
     pub(super) fn in_this_process(&self) -> &Self {
         let mut last = self;
@@ -82,7 +82,7 @@ impl Inner {
         Some(hit)
     }
 
-    /// Records that an item was read, and sends the recorded reads if it is time. Never waits.
+    /// Records a read of an item, and sends the recorded reads if they are due. Never waits.
     fn note(&self, key: &[u8], now: Second) {
         let Ok(mut hints) = self.hints.try_lock() else { return };
         if !hints.push(key, now) {
@@ -96,7 +96,7 @@ impl Inner {
         if is_there {
             self.put_back(connection);
         } else {
-            // The next connection determines the server's memory.
+            // The next new connection requests the server's memory again.
             self.views.close();
         }
     }
@@ -113,15 +113,15 @@ impl Inner {
         }
     }
 
-    /// Opens a connection. Threads that do so at the same time wait for the server in parallel.
+    /// Opens a connection. Several threads can wait for the server in parallel.
     fn open(&self) -> Result<Connection, ClientError> {
         let begun = self.attempts.fetch_add(1, Relaxed) + 1;
         let opened = Connection::open(&self.path, self.timeout);
         let ended = self.attempts.fetch_add(1, Relaxed) + 1;
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        // An attempt that began after the end of this one has newer information. Of two that
-        // overlap, either may be right; the memory of a server that is gone is used for a few
-        // seconds at most.
+        // An attempt that began after the end of this attempt has newer information. If two
+        // attempts overlap, either may be right. If the wrong one wins, the memory of a server that
+        // is gone is used for a few seconds at most.
         if *newest < ended {
             *newest = begun.max(*newest);
             match &opened {

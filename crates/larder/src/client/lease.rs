@@ -1,7 +1,8 @@
-//! Leases: one process at a time computes something, among the clients of a server.
+//! Leases: only one client of a server at a time performs an expensive computation.
 //!
-//! A lease is an item of its own, which the server adds if no other is there: its key is a hash of
-//! the key that the lease belongs to, so that no reader of that key sees it, whatever its protocol.
+//! A lease is a separate item, which the client stores with an add. Its key is a hash of the key
+//! that the lease belongs to, so readers of that key never read the lease, regardless of their
+//! protocol.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,10 +16,11 @@ use super::error::ClientError;
 use super::store::{ClientStore, ClientStored};
 use crate::system::random::random;
 
-/// What the keys of leases begin with.
+/// Prefix of the keys of leases.
 const PREFIX: &str = "larder.lease.";
 
-/// Returns the key of the item that is the lease of a key: its FNV-1a hash of 128 bits.
+/// Returns the key of the item that represents the lease of a key: the 128-bit FNV-1a hash of the
+/// key, after the prefix.
 fn lease_key(key: &[u8]) -> String {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -29,16 +31,17 @@ fn lease_key(key: &[u8]) -> String {
 }
 
 impl Client {
-    /// Takes the lease of a key for a time, so that one client of the server at a time computes
-    /// what belongs to the key. Returns `None` if it is held: try again later, or go on without.
+    /// Takes the lease of a key for a time, so that only one client of the server at a time
+    /// computes the value of the key. Returns `None` if another caller holds the lease: try again
+    /// later, or continue without it.
     ///
-    /// The lease ends with [`Client::release`], after `time`, rounded up to whole seconds, or if
-    /// the server evicts or clears its item, whose key begins with `larder.lease.`. The server does
-    /// not notice that the process of a lease has died. It does not matter whether the key has an
-    /// item.
+    /// The lease ends with [`Client::release`], or after `time`, rounded up to whole seconds. It
+    /// also ends if the server evicts or clears its item, whose key begins with `larder.lease.`.
+    /// The server does not notice if the process that holds a lease dies. The key may have an item
+    /// or not.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn lease(
         &self,
         key: impl AsRef<[u8]>,
@@ -54,18 +57,19 @@ impl Client {
         })
     }
 
-    /// Ends a lease. Returns false if it had ended before, or is that of another client.
+    /// Ends a lease. Returns false if it had already ended, or belongs to another client.
     ///
     /// # Errors
-    /// As [`Client::set`]; the lease ends with its time.
+    /// Same as [`Client::set`]; then the lease ends when its time is over.
     pub fn release(&self, key: impl AsRef<[u8]>, lease: Lease) -> Result<bool, ClientError> {
         let (name, [cas, number, ..]) = (lease_key(key.as_ref()), lease.words());
         if cas != 0 {
             let ask = Ask { cas: Some(cas), ..Ask::of(b"md", name.as_bytes()) };
             return self.inner().change(&ask);
         }
-        // A server without cas tokens. Another client may take the lease between the two requests
-        // if its time ends there: then that client has none, and a third computes as well.
+        // The server does not use cas tokens, so this takes two requests. If the lease expires
+        // between them and another client takes it, the delete ends the lease of that client, and a
+        // third client may compute as well.
         let is_ours = self.get(&name)?.is_some_and(|value| value == number.to_string().as_bytes());
         Ok(is_ours && self.delete(&name)?)
     }

@@ -1,21 +1,21 @@
-//! A client for the cache of a larderd in another process: it reads hits directly in the server's
-//! memory, without a system call and without work for the server. All other requests go through the
-//! server's unix socket.
+//! A client for the cache of a larderd in another process. It reads hits directly in the server's
+//! memory, without a system call and without any work by the server. All other requests go through
+//! the server's unix socket.
 //!
 //! ```text
-//! get ─▶ in the memory? ── hit ──▶ value; one read of two is reported later
+//! get ─▶ in the memory? ── hit ──▶ value; one in two reads is reported later
 //!              │
 //!              └── no, or memory not trusted ──▶ socket ──▶ larderd, or any memcached
 //! ```
 //!
-//! The server shares its memory with the readers that `--local-readers` allows; without that option
+//! The server shares its memory with the users that `--local-readers` allows. Without that option
 //! all requests go through the socket, with the same results. Values read in memory are consistent:
 //! each is a complete copy from one moment. If the server ends or is stopped, its clock in the
-//! memory stands still, and after three seconds the client no longer reads there. The client
-//! notices a restarted server at the next request, and then uses the new memory.
+//! memory stands still, and after three seconds the client stops reading the memory. The client
+//! detects a restarted server at the next request, and then uses the new memory.
 //!
 //! Files in reading order: [`client`](self), `store`, `lease`, `inner`, `exchange`, `ask`,
-//! `connection`, `view`, `hints`; `error` and `hit` are what requests return.
+//! `connection`, `view`, `hints`. Requests return the types in `error` and `hit`.
 
 mod ask;
 mod connection;
@@ -44,11 +44,11 @@ pub use error::ClientError;
 pub use hit::Hit;
 pub use store::{ClientStore, ClientStored};
 
-/// The cache of a larderd, or of any memcached, at a unix socket. Clones are cheap and share
-/// everything. Any number of threads may use a client, and so may children of the process, each
-/// with connections of its own.
+/// A client of a larderd, or of any memcached, at a unix socket. Clones are cheap and share
+/// everything. Any number of threads may use a client. Forked children of the process may also use
+/// it; each opens its own connections.
 ///
-/// Values carry flags if [`Client::store`] stores them; the other stores set the flags to 0.
+/// [`Client::store`] stores values with flags; the other methods set the flags to 0.
 ///
 /// ```no_run
 /// use larder::Cache;
@@ -88,7 +88,7 @@ impl Client {
     /// Connects with a given timeout for replies; the default is 5 seconds.
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// Same as [`Client::connect`].
     pub fn connect_within(
         socket: impl AsRef<Path>,
         timeout: Duration,
@@ -100,14 +100,14 @@ impl Client {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// True if hits are currently read in the server's memory.
+    /// True if the client currently reads hits in the server's memory.
     pub fn reads_memory(&self) -> bool {
         self.inner().views.is_live()
     }
 
     /// Returns the value of a key; `None` if the item is absent.
     ///
-    /// Cost: if the value is in the server's memory, that of [`Cache::get`], otherwise a round trip
+    /// Cost: same as [`Cache::get`] if the value is in the server's memory; otherwise a round trip
     /// to the server.
     ///
     /// # Errors
@@ -148,8 +148,8 @@ impl Client {
         with_buffer(|value| Ok(self.get_into(key, value)?.map(|hit| look(value, &hit))))
     }
 
-    /// Returns the values of several keys, in their order. Those not found in the server's memory
-    /// are requested together.
+    /// Returns the values of several keys, in their order. Keys that are not found in the server's
+    /// memory are requested together.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -162,11 +162,11 @@ impl Client {
         Ok(values)
     }
 
-    /// Passes the values of several keys to `look`, with the position of the key in `keys`: first
-    /// those in the server's memory, then the others, which are requested together.
+    /// Passes the values of several keys to `look`, each with the position of its key in `keys`:
+    /// first the values in the server's memory, then the others, which are requested together.
     ///
     /// # Errors
-    /// [`ClientError`], also after some of the values.
+    /// [`ClientError`]; `look` may already have received some of the values.
     pub fn get_many_with<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -203,10 +203,10 @@ impl Client {
         Ok(found.map(|_| value))
     }
 
-    /// Stores a value, without a time limit or with a time to live.
+    /// Stores a value with a time to live; `None` means no expiry.
     ///
     /// # Errors
-    /// [`ClientError`]. After most of them it is unknown whether the value was stored.
+    /// [`ClientError`]. After most of these errors it is unknown whether the value was stored.
     pub fn set(
         &self,
         key: impl AsRef<[u8]>,
@@ -219,7 +219,7 @@ impl Client {
     /// Stores a value if the key is absent. Returns false if it is present.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn add(
         &self,
         key: impl AsRef<[u8]>,
@@ -232,7 +232,7 @@ impl Client {
     /// Stores a value if the key is present. Returns false if it is absent.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn replace(
         &self,
         key: impl AsRef<[u8]>,
@@ -245,7 +245,7 @@ impl Client {
     /// Appends to a value. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn append(
         &self,
         key: impl AsRef<[u8]>,
@@ -257,7 +257,7 @@ impl Client {
     /// Prepends to a value. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn prepend(
         &self,
         key: impl AsRef<[u8]>,
@@ -269,7 +269,7 @@ impl Client {
     /// Stores a value if the item still has this cas token; see [`Hit::cas`].
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -288,7 +288,7 @@ impl Client {
     /// Removes an item. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, ClientError> {
         self.inner().change(&Ask::of(b"md", key.as_ref()))
     }
@@ -296,7 +296,7 @@ impl Client {
     /// Gives an item a new time to live. Returns false if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn touch(&self, key: impl AsRef<[u8]>, ttl: Option<Duration>) -> Result<bool, ClientError> {
         self.inner().change(&Ask { ttl: Some(ttl), ..Ask::of(b"mg", key.as_ref()) })
     }
@@ -304,7 +304,7 @@ impl Client {
     /// Adds to a number. Returns `None` if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::set`]; [`ClientError::Server`] if the value is not a number.
+    /// Same as [`Client::set`], and [`ClientError::Server`] if the value is not a number.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, ClientError> {
         self.inner().count(key.as_ref(), Direction::Increment, delta)
     }
@@ -312,7 +312,7 @@ impl Client {
     /// Subtracts from a number, down to 0. Returns `None` if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::increment`].
+    /// Same as [`Client::increment`].
     pub fn decrement(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, ClientError> {
         self.inner().count(key.as_ref(), Direction::Decrement, delta)
     }

@@ -1,4 +1,4 @@
-//! Stores with everything that an item can carry.
+//! Stores with flags, conditions and cas tokens.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::ask::Ask;
 use super::error::ClientError;
 use super::exchange::ExchangeOutcome;
 
-/// A store of a client: [`Client::store`].
+/// A request of [`Client::store`].
 #[derive(Clone, Copy, Debug)]
 pub struct ClientStore<'a> {
     /// The item's key.
@@ -18,30 +18,30 @@ pub struct ClientStore<'a> {
     pub mode: StoreMode,
     /// The time to live; `None` for no expiry. Appending and prepending ignore it.
     pub ttl: Option<Duration>,
-    /// The client flags. Appending and prepending keep those of the item.
+    /// The client flags. Appending and prepending keep the flags of the item.
     pub flags: u32,
-    /// The cas token that the present item must have, if any.
+    /// The cas token that the existing item must have, if any.
     pub cas: Option<u64>,
 }
 
 /// The outcome of [`Client::store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientStored {
-    /// The item is stored with this cas token; 0 if the server keeps none.
+    /// The item is stored with this cas token; 0 if the server does not use cas tokens.
     Stored {
         /// The token.
         cas: u64,
     },
     /// The condition of the mode did not hold.
     NotStored,
-    /// The item there has another cas token.
+    /// The existing item has another cas token.
     Exists,
-    /// No item has the key, and the store has a cas token.
+    /// The key is absent, and the request has a cas token.
     NotFound,
 }
 
 impl<'a> ClientStore<'a> {
-    /// Returns an unconditional store without flags and time to live.
+    /// Returns a request without a cas token, flags and time to live.
     pub const fn new(key: &'a [u8], mode: StoreMode) -> Self {
         Self { key, mode, ttl: None, flags: 0, cas: None }
     }
@@ -61,7 +61,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// Same as [`Client::set`].
     pub fn store(
         &self,
         store: &ClientStore<'_>,

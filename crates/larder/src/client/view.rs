@@ -1,4 +1,4 @@
-//! A view of a server's memory from another process.
+//! A view of a server's memory in another process.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,18 +15,18 @@ use larder_region::{Memory, boot};
 use super::hit::Hit;
 use crate::system::clock::{Clock, Time};
 
-/// Largest difference, in seconds, between the server's clock in the memory and the system's.
-/// Beyond it, the server is gone, was stopped, or uses another time. The server advances its clock
-/// every second, so the clock may lag by one second.
+/// Largest difference, in seconds, between the server's clock in the memory and the system's clock.
+/// If the difference is larger, the server is gone, was stopped, or uses another time. The server
+/// advances its clock every second, so the clock may lag by one second.
 const CLOCK_SECS_OFF_MAX: u32 = 3;
 
-/// Number of copies of the lock; as many threads can read without sharing a cache line.
+/// Number of copies of the lock. Up to this many threads can read without sharing a cache line.
 const PLACES: usize = 16;
 
 thread_local! {
     static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
     /// Random state that selects the reads to report: a thread that reads keys in a cycle must not
-    /// always report the same ones.
+    /// always report the same keys.
     static DICE: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -56,7 +56,7 @@ fn is_drawn(chances: u32) -> bool {
     thrown.unwrap_or(0).is_multiple_of(chances)
 }
 
-/// A server's memory.
+/// The mapped memory of a server.
 #[derive(Debug)]
 struct View {
     engine: Engine,
@@ -67,8 +67,8 @@ struct View {
 impl View {
     /// Opens the memory that a server has passed; `None` if it does not match its description.
     fn open(region: &Region, file: &File) -> Option<Self> {
-        // The server is another process, maybe of another user: it must not be able to crash this
-        // one.
+        // The server is another process, possibly of another user: it must not be able to crash
+        // this process.
         if region.format != FORMAT || !cannot_shrink(file) {
             return None;
         }
@@ -109,8 +109,8 @@ impl Views {
         self.places[place()].0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks an item up. Also returns the second of the read if the server is to be notified.
-    /// `None` if the server must be asked.
+    /// Looks up an item. Also returns the second of the read if the client should report it to the
+    /// server. `None` if the client must send the request to the server.
     #[inline]
     pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, Option<Second>)> {
         let mine = self.mine();
@@ -118,7 +118,7 @@ impl Views {
         let (now, start) = (view.now()?, out.len());
         let Looked { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
         if meta.stale {
-            // The server decides which caller gets the recache token.
+            // The server decides which caller receives the recache token.
             out.truncate(start);
             return None;
         }
@@ -130,7 +130,7 @@ impl Views {
         Some((hit, is_told.then_some(now)))
     }
 
-    /// Prefetches the memory that the following look-ups will read.
+    /// Prefetches the memory that the following lookups will read.
     pub(super) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         if let Some(view) = &*self.mine() {
             view.engine.prefetch(keys);
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::Cache;
 
-    /// Returns the description that a server sends of a cache's memory.
+    /// Returns the description of a cache's memory that a server sends.
     fn region(cache: &Cache) -> Region {
         let bytes = cache.reading_file().unwrap().metadata().unwrap().len();
         Region { identity: cache.identity().0, bytes, format: FORMAT, reads_per_hint: 2 }

@@ -1,4 +1,5 @@
-//! Opening a cache in memory that forked children, readers or a successor of this process share.
+//! Opening a cache in anonymous memory that is shared with forked children, readers or a successor
+//! of this process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,7 +15,7 @@ use crate::open::error::SharedError;
 use crate::open::share::{OPENING_SECS_MAX, Sharing, birth};
 
 /// The memory of an anonymous cache ([`Builder::inheritable`](crate::Builder::inheritable)), for a
-/// process that is to use the same cache.
+/// process that will use the same cache.
 #[derive(Debug)]
 pub struct Inheritance {
     /// The region's memory, open for reading and writing.
@@ -25,10 +26,11 @@ pub struct Inheritance {
 
 impl Cache {
     /// Returns the descriptors that another process needs to use this cache together with this
-    /// process, or in its place ([`Builder::open_inherited`](crate::Builder::open_inherited)).
+    /// process, or instead of it ([`Builder::open_inherited`](crate::Builder::open_inherited)).
     /// Returns `None` if the cache was not opened with
-    /// [`Builder::inheritable`](crate::Builder::inheritable), or has a disk tier: its directory is
-    /// of one process. The descriptors can be sent through a unix socket.
+    /// [`Builder::inheritable`](crate::Builder::inheritable), or if it has a disk tier, whose
+    /// directory can be used by one process only. The descriptors can be sent through a unix
+    /// socket.
     ///
     /// # Errors
     /// The memory or the lock file cannot be opened again.
@@ -55,8 +57,8 @@ pub(crate) fn open_anonymous(config: &Config, monotonic_secs: i64) -> Result<Eng
     Ok(Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?)
 }
 
-/// Opens a cache in an anonymous file that other processes can map for reading, or for use if it is
-/// `inheritable`.
+/// Opens a cache in an anonymous file. Other processes can map the file for reading or, if it is
+/// `inheritable`, for writing.
 pub(crate) fn open_readable(
     config: &Config,
     monotonic_secs: i64,
@@ -71,8 +73,8 @@ pub(crate) fn open_readable(
     Ok((Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?, file))
 }
 
-/// Attaches to a cache passed on by another process. It must have the memory, cas tokens and
-/// eviction of `config`.
+/// Attaches to a cache passed on by another process. Its memory size, cas tokens and eviction must
+/// match `config`.
 pub(crate) fn open_inherited(
     config: &Config,
     inheritance: Inheritance,

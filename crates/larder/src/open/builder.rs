@@ -8,7 +8,7 @@ use crate::open::share::Place;
 use crate::system::clock::Clock;
 use crate::tier::DiskTier;
 
-/// The settings for opening a cache. Each has a default.
+/// The settings for opening a cache. Each setting has a default.
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(super) memory_bytes: u64,
@@ -53,8 +53,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the memory of the cache, everything included, in bytes: 1 MiB to 1 TiB, 64 MiB by
-    /// default. The system allocates it page by page at first use.
+    /// Sets the memory of the cache in bytes, including everything that it needs: 1 MiB to 1 TiB,
+    /// 64 MiB by default. The system allocates it page by page at first use.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
@@ -70,9 +70,9 @@ impl Builder {
         self
     }
 
-    /// Sets the size of the largest item, in bytes: key, value, and 51 bytes (59 with cas tokens)
-    /// as memcached counts them. 1 MiB by default, at most half of the memory; a larger default is
-    /// lowered to that.
+    /// Sets the maximum size of an item in bytes: key, value, and 51 bytes (59 with cas tokens), as
+    /// memcached counts them. At most half of the memory. The default is 1 MiB, or half of the
+    /// memory if that is less.
     #[must_use]
     pub fn item_bytes_max(mut self, bytes: u64) -> Self {
         self.item_bytes_max = bytes;
@@ -87,15 +87,16 @@ impl Builder {
         self
     }
 
-    /// Enables eviction when memory runs out. On by default; without it stores fail with
-    /// [`StoreError::NoMemory`](crate::StoreError::NoMemory) until an item expires or is deleted.
+    /// Enables eviction when memory runs out. On by default. If it is off, stores fail with
+    /// [`StoreError::NoMemory`](crate::StoreError::NoMemory) when memory is full, until an item
+    /// expires or is deleted.
     #[must_use]
     pub fn evict(mut self, on: bool) -> Self {
         self.evict = on;
         self
     }
 
-    /// Sets the source of the cache's time: the system by default.
+    /// Sets the source of the cache's time; by default the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -103,9 +104,9 @@ impl Builder {
     }
 
     /// Backs the memory with huge pages reserved by the administrator (`vm.nr_hugepages`, 2 MiB
-    /// each). All of it, the memory to grow into included, is then allocated at once. Off by
-    /// default: the cache requests transparent huge pages in any case, and most reads are faster
-    /// with them.
+    /// each). All of the memory, including the memory to grow into, is then allocated immediately.
+    /// Off by default. The cache always requests transparent huge pages, and most reads are faster
+    /// with those.
     #[must_use]
     pub fn huge_pages(mut self, on: bool) -> Self {
         self.huge_pages = on;
@@ -114,7 +115,7 @@ impl Builder {
 
     /// Starts a maintainer thread. It reclaims expired items within seconds and evicts ahead of the
     /// writers, so that no store waits for an eviction. Off by default: then writers evict, and
-    /// expired items keep their memory until they are read, until their memory is needed, or until
+    /// expired items use memory until they are read, until their memory is needed, or until
     /// [`Cache::maintain`](crate::Cache::maintain) is called. The thread ends with the cache.
     #[must_use]
     pub fn maintainer(mut self, on: bool) -> Self {
@@ -122,9 +123,9 @@ impl Builder {
         self
     }
 
-    /// Shares the cache with children of this process, created by `fork`. Each child joins the
-    /// processes that share the cache at its first use. A killed process leaves nothing locked. Off
-    /// by default: then a child has an independent copy.
+    /// Shares the cache with children that this process creates with `fork`. Each child joins the
+    /// processes that share the cache when it first uses it. A killed process leaves nothing
+    /// locked. Off by default: then a child has an independent copy.
     ///
     /// The memory limit cannot be raised later, and reserved huge pages are not used.
     #[must_use]
@@ -133,16 +134,16 @@ impl Builder {
         self
     }
 
-    /// Shares the cache as [`Builder::anonymous_shared`] does, in memory of which
-    /// [`Cache::reading_file`](crate::Cache::reading_file) returns a descriptor. Other processes
-    /// that get the descriptor can read the memory but not write it.
+    /// Shares the cache as [`Builder::anonymous_shared`] does, in memory with a descriptor
+    /// ([`Cache::reading_file`](crate::Cache::reading_file)). Other processes that receive the
+    /// descriptor can read the memory but not write it.
     #[must_use]
     pub fn readable(mut self, on: bool) -> Self {
         self.place = if on { Place::Readable } else { Place::Private };
         self
     }
 
-    /// Shares the cache as [`Builder::readable`] does; another process can also take the cache over
+    /// Shares the cache as [`Builder::readable`] does. Another process can also take over the cache
     /// with all items. See [`Cache::inheritance`](crate::Cache::inheritance).
     ///
     /// The drawback: a process of the same user that holds a descriptor for reading can open it
@@ -153,12 +154,12 @@ impl Builder {
         self
     }
 
-    /// Puts the cache into a file, for all processes that open the file, now and later. Best on a
-    /// tmpfs such as `/dev/shm`. The file stays after the last process has ended. A missing file is
-    /// created, with all its memory allocated.
+    /// Puts the cache into a file that any number of processes can open, now and later. A tmpfs
+    /// such as `/dev/shm` is the best place for the file. The file stays after the last process has
+    /// ended. If the file does not exist, it is created, and all its memory is allocated.
     ///
-    /// An existing cache is used as it is, whatever these settings say of its memory, cas tokens
-    /// and eviction; see [`Builder::exactly`].
+    /// An existing cache is used as it is, even if its memory, cas tokens or eviction differ from
+    /// these settings; see [`Builder::exactly`].
     ///
     /// The memory limit cannot be raised later, and reserved huge pages are not used.
     #[must_use]
@@ -167,14 +168,16 @@ impl Builder {
         self
     }
 
-    /// Sets how many processes can use a new shared cache at a time, this one included: up to 4096.
-    /// Without it they are 16 below 16 MiB of memory, 64 below 256 MiB, and else 256. An existing
-    /// cache keeps its number, unless [`Builder::exactly`] asks for this one.
+    /// Sets how many processes, including this one, can use a new shared cache at a time: up to
+    /// 4096. The default is 16 below 16 MiB of memory, 64 below 256 MiB, and 256 otherwise. An
+    /// existing cache keeps its number; with [`Builder::exactly`] opening it fails if the number
+    /// differs.
     ///
-    /// A process takes 1.7 KiB and 8 bytes for each segment, of which there are 256 to 512 in most
-    /// caches. The memory limit includes that for the default number. For further processes it is
-    /// in addition: of a file from the start, of anonymous memory as they join. There are at least
-    /// twice as many thread slots as processes: enough for processes of one thread each.
+    /// A process uses 1.7 KiB, plus 8 bytes for each segment; most caches have 256 to 512 segments.
+    /// For the default number of processes, the memory limit includes this memory. For additional
+    /// processes it is allocated on top of the limit: in a file when it is created, in anonymous
+    /// memory when a process joins. There are at least twice as many thread slots as processes,
+    /// which is enough for single-threaded processes.
     ///
     /// ```
     /// let cache = larder::Cache::builder().memory_bytes(32 << 20).processes_max(1000);
@@ -191,13 +194,18 @@ impl Builder {
         self
     }
 
-    /// Decides what a forked child does that cannot join the processes of a shared cache. On by
-    /// default: it uses an empty cache of a megabyte. Off: each operation on an item fails with
-    /// [`Refusal::Lost`](crate::Refusal::Lost), and gets without an error find nothing. A child
-    /// that finds [`Builder::processes_max`] processes still reads the cache, without counting its
-    /// reads, and joins within a second or two after another process has left. A process that opens
-    /// a file and finds as many only reads as well; otherwise the opening fails.
-    /// [`Cache::lost`](crate::Cache::lost) gives the reason in all these cases.
+    /// Sets what a process does if it cannot join the processes that share a cache.
+    /// [`Cache::lost`](crate::Cache::lost) returns the reason.
+    ///
+    /// On, the default: a forked child uses an empty cache of a megabyte instead. Opening the file
+    /// of a cache that already has [`Builder::processes_max`] processes fails.
+    ///
+    /// Off: in a forked child each operation on an item fails with
+    /// [`Refusal::Lost`](crate::Refusal::Lost), and methods that cannot return an error report a
+    /// miss. If the only reason is that the cache already has [`Builder::processes_max`] processes,
+    /// the child can still read it. These reads are not counted. The child joins within a second or
+    /// two after another process has left. A process that opens the file of such a cache can also
+    /// read it, but must open the file again to join.
     #[must_use]
     pub fn substitute(mut self, on: bool) -> Self {
         self.substitute = on;
@@ -205,7 +213,7 @@ impl Builder {
     }
 
     /// Sets the permission bits of the files that a shared cache creates, as for chmod: 0o600 by
-    /// default, regardless of the umask. A process that may open the files can read and change
+    /// default, regardless of the umask. A process with access to the files can read and change
     /// everything in the cache.
     #[must_use]
     pub fn permissions(mut self, mode: u32) -> Self {
@@ -213,8 +221,8 @@ impl Builder {
         self
     }
 
-    /// Sets the owner and the group of the files that are created, by number; this process's own by
-    /// default.
+    /// Sets the numeric owner and group of the files that are created; by default those of this
+    /// process.
     #[must_use]
     pub fn owner(mut self, user: Option<u32>, group: Option<u32>) -> Self {
         (self.access.owner, self.access.group) = (user, group);
@@ -222,7 +230,7 @@ impl Builder {
     }
 
     /// Requires an existing cache in the file to have the requested memory, cas tokens and
-    /// eviction, and the number of [`Builder::processes_max`] if that is set. Off by default.
+    /// eviction, and the requested [`Builder::processes_max`] if that is set. Off by default.
     #[must_use]
     pub fn exactly(mut self, on: bool) -> Self {
         self.exactly = on;
@@ -249,8 +257,8 @@ impl Builder {
     }
 
     /// Replaces an unusable cache in the file with an empty one, if no process uses it;
-    /// [`Cache::opening`](crate::Cache::opening) reports it. A file that holds anything else is
-    /// never changed. Off by default: then both cases are errors.
+    /// [`Cache::opening`](crate::Cache::opening) reports it. A file with any other content is never
+    /// changed. Off by default: then opening an unusable cache fails as well.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -273,26 +281,25 @@ impl Builder {
         self
     }
 
-    /// Keeps all items in a directory on disk, too: a durable store that may be larger than memory,
-    /// which keeps the items in use. The directory is used by one process at a time. What it holds
-    /// is there again after a restart.
+    /// Adds a directory on a disk, which stores all items. The result is a durable store that may
+    /// be larger than memory; memory keeps the items in use. One process at a time can use the
+    /// directory. After a restart the items are available again.
     ///
-    /// An operation on an item that is only on the disk reads it: one read of the disk, during
-    /// which the caller waits. A change costs a copy of the item beside that in memory, and with
+    /// An operation on an item that is only on the disk performs one read of the disk, and the
+    /// caller waits for it. A change costs one more copy of the item, and with
     /// [`Durability::Sync`](crate::Durability::Sync) the caller waits for the disk.
     ///
-    /// The gets report an item that the disk does not return as absent;
-    /// [`Cache::try_get_to`](crate::Cache::try_get_to) and
+    /// If the disk does not return an item, [`Cache::get`](crate::Cache::get) and its variants
+    /// report a miss, while [`Cache::try_get_to`](crate::Cache::try_get_to) and
     /// [`Cache::try_peek`](crate::Cache::try_peek) return an error. Dropping the last clone stops
-    /// the tier. With [`Builder::maintainer`] that may happen on the thread of the maintainer:
-    /// [`Cache::stop_tier`](crate::Cache::stop_tier) returns when all is durable and the directory
-    /// is free.
+    /// the tier. With [`Builder::maintainer`] this may happen on the maintainer's thread. To wait
+    /// until everything is durable and the directory can be opened again, call
+    /// [`Cache::stop_tier`](crate::Cache::stop_tier).
     ///
-    /// Not with [`Builder::shared`] and [`Builder::anonymous_shared`], nor with
-    /// [`Cache::remove_prefix`](crate::Cache::remove_prefix). Readers of a [`Builder::readable`] or
-    /// [`Builder::inheritable`] cache see the items in memory. In a child of a `fork` all
-    /// operations fail with [`Refusal::Forked`](crate::Refusal::Forked). The walks over all keys
-    /// know only the items in memory.
+    /// A disk tier cannot be combined with [`Builder::shared`] or [`Builder::anonymous_shared`].
+    /// Processes that read a [`Builder::readable`] or [`Builder::inheritable`] cache find only the
+    /// items in memory. In a child of a `fork` all operations fail with
+    /// [`Refusal::Forked`](crate::Refusal::Forked).
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -312,9 +319,9 @@ impl Builder {
         self
     }
 
-    /// Returns how many bytes are reserved so far for the file that [`Builder::open`], in another
-    /// thread or process, is creating at `path`; `None` while none is created there. An existing
-    /// file is opened without reserving anything.
+    /// Returns how many bytes are reserved so far for the file that [`Builder::open`] is creating
+    /// at `path` in another thread or process. Returns `None` if no file is being created there.
+    /// Opening an existing file reserves nothing.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;

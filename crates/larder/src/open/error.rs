@@ -59,7 +59,8 @@ pub enum SharedError {
         /// The problem with it.
         reason: Unusable,
     },
-    /// Other processes use the cache, but it was to be opened exclusively or replaced.
+    /// Other processes use the cache, but the caller requested to open it exclusively or to replace
+    /// it.
     #[error(
         "{path} is in use by {}{}; stop it first, or name another file",
         named(processes),
@@ -68,7 +69,7 @@ pub enum SharedError {
     InUse {
         /// The file.
         path: PathBuf,
-        /// The process ids of the users, as they recorded them; empty if they cannot be read.
+        /// The process ids that the processes recorded in the cache; empty if they cannot be read.
         processes: Vec<u64>,
         /// The reason why the cache cannot be joined, if any.
         unusable: Option<Box<Unusable>>,
@@ -90,13 +91,14 @@ pub enum Unusable {
     /// The content is not a region that this version understands.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The file is shorter than its content.
+    /// The file is shorter than its header declares.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// It is from another boot of the system: the file may not have been written completely.
+    /// The cache is from an earlier boot of the system: the file may not have been written
+    /// completely.
     #[error("it was created before the system booted, and may be damaged")]
     Rebooted,
-    /// It was created with other settings.
+    /// The cache was created with other settings.
     #[error("its {field} is {found}, expected {expected}")]
     Differs {
         /// The setting.
@@ -109,8 +111,8 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// True if the problem is in the file and stays. Otherwise the next attempt may succeed, and
-    /// the content is worth keeping.
+    /// True if the problem is in the file, so that every attempt would fail. Otherwise the next
+    /// attempt may succeed, and the content is worth keeping.
     pub(super) fn is_in_the_file(&self) -> bool {
         match self {
             Self::Attach(AttachError::Join(_)) | Self::Share(ShareError::Map(_)) => false,

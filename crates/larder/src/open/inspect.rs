@@ -13,8 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::open::error::{SharedError, Unusable};
 use crate::system::clock::{Clock, Time, Wall};
 
-/// A cache in a file, opened read-only. Other processes do not notice it, and state that killed
-/// processes left behind is not repaired.
+/// A cache in a file, opened read-only. Other processes are not affected, and state that killed
+/// processes left in the cache is not repaired.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -35,7 +35,7 @@ pub struct Inspection {
     file: File,
 }
 
-/// A process that is attached to a cache, or died while it was.
+/// A process that is attached to a cache, or died while it was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The entry that the process wrote about itself.
@@ -57,7 +57,7 @@ impl Inspection {
         let memory = Memory::read_only(&opened).map_err(|error| unusable(error.into()))?;
         let engine = Engine::read_only(memory).map_err(|error| unusable(error.into()))?;
         let inspection = Self { engine, path, file: opened };
-        // While processes use the cache, inconsistent words are expected.
+        // While processes use the cache, an inconsistent state is expected.
         if !inspection.peers().iter().any(|peer| peer.lives) {
             inspection.engine.check_words().map_err(|error| unusable(error.into()))?;
         }
@@ -79,8 +79,8 @@ impl Inspection {
         self.engine.segment_reports()
     }
 
-    /// Returns the attached processes, and those that died attached and are not reaped yet. If the
-    /// system cannot report locks, all are listed as dead.
+    /// Returns the attached processes, and the processes that died while attached and are not
+    /// reaped yet. If the system cannot report locks, all processes are listed as dead.
     pub fn peers(&self) -> Vec<Peer> {
         let lives =
             |report: &PeerReport| locks::is_locked(&self.file, report.lock_byte).unwrap_or(false);
@@ -139,7 +139,7 @@ impl Inspection {
     }
 
     /// Appends the value of an item to `out` and returns its metadata; `None`, with `out`
-    /// unchanged, if there is no such item or a writer keeps changing it. Counts no use of it.
+    /// unchanged, if the item is absent or a writer keeps changing it. Does not count as a read.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -160,8 +160,9 @@ impl Inspection {
         (deadline != Deadline::NEVER).then(|| self.epoch().unix_of(deadline.0))
     }
 
-    /// Returns the relation of the cache's seconds to Unix time: by the system's clock as it is
-    /// now, or as it was when the cache was created, if the system has booted since.
+    /// Returns the relation of the cache's seconds to Unix time, according to the current wall
+    /// clock. If the system has booted since the cache was created, returns the relation at the
+    /// time of the creation.
     fn epoch(&self) -> Epoch {
         let (epoch, birth) = (self.engine.epoch(), self.engine.birth());
         match self.is_of_this_boot() {
@@ -176,8 +177,8 @@ impl Inspection {
     /// Checks all invariants that hold while no operation is in progress.
     ///
     /// # Errors
-    /// The first broken invariant. While processes use the cache, or after one died in it, this may
-    /// be the effect of an unfinished operation.
+    /// The first broken invariant. While processes use the cache, or after a process died during an
+    /// operation, this may be the effect of the unfinished operation.
     pub fn validate(&self) -> Result<(), Broken> {
         self.engine.validate()
     }

@@ -35,12 +35,12 @@ impl Cache {
         Builder::default()
     }
 
-    /// Opens the cache in a file, for all processes that open the file. If the file holds a cache,
-    /// it is used as it is; otherwise an empty cache with the default settings of [`Builder`] is
-    /// created. See [`Builder::shared`].
+    /// Opens the cache in a file that any number of processes can open. If the file contains a
+    /// cache, it is used as it is; otherwise an empty cache with the default settings of
+    /// [`Builder`] is created. See [`Builder::shared`].
     ///
-    /// Cost: a few system calls, and the repair of state that killed processes left behind. A new
-    /// file has all of its memory allocated at once.
+    /// Cost: a few system calls, and the repair of state that killed processes left in the cache.
+    /// All memory of a new file is allocated immediately.
     ///
     /// # Errors
     /// [`OpenError`] names the file and describes the problem.
@@ -60,7 +60,7 @@ impl Cache {
 }
 
 impl Builder {
-    /// Opens the cache: an empty one in private memory, unless it is to be shared.
+    /// Opens the cache: an empty cache in private memory, unless the settings request a shared one.
     ///
     /// # Errors
     /// [`OpenError`] names the size that is out of bounds or cannot be allocated.
@@ -68,17 +68,18 @@ impl Builder {
         self.prepare()?.open()
     }
 
-    /// Does all of [`Builder::open`] but the opening of a disk tier's directory: memory is mapped,
-    /// which may take long and may be refused.
+    /// Performs all steps of [`Builder::open`] except for opening the directory of a disk tier.
+    /// Maps the memory, which may take a long time and may fail.
     ///
     /// # Errors
-    /// Those of [`Builder::open`], but for those of the directory.
+    /// Same as [`Builder::open`], except for errors of the directory.
     pub fn prepare(self) -> Result<Prepared, OpenError> {
         self.prepare_with(None)
     }
 
     /// Opens a cache that another process passes on ([`Cache::inheritance`]); both processes use it
-    /// from then on. It must have the requested memory, cas tokens and eviction.
+    /// from then on. The memory size, cas tokens and eviction of the cache must be the requested
+    /// ones.
     ///
     /// ```
     /// use larder::Cache;
@@ -92,7 +93,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError`]: the cache differs from the requested one, or cannot be mapped.
+    /// [`OpenError`]: the cache differs from the requested settings, or cannot be mapped.
     pub fn open_inherited(self, inheritance: Inheritance) -> Result<Cache, OpenError> {
         self.prepare_with(Some(inheritance))?.open()
     }
@@ -167,7 +168,7 @@ impl Builder {
                 let sharing = Sharing { config, access, exactly, alone, replaces };
                 let (role, file, opening) = sharing.open(path, monotonic_secs)?;
                 if self.substitute {
-                    // The caller has no child that needs an empty cache.
+                    // Only a forked child receives an empty cache; the opening fails.
                     let engine = role.peer().map_err(|full| SharedError::Unusable {
                         path: path.clone(),
                         reason: AttachError::from(full).into(),
@@ -181,8 +182,8 @@ impl Builder {
     }
 }
 
-/// A cache whose memory is mapped, and whose directory of a disk tier, if it has one, is not open
-/// yet ([`Builder::prepare`]).
+/// A cache whose memory is mapped. If it has a disk tier, the directory is not open yet
+/// ([`Builder::prepare`]).
 #[derive(Debug)]
 pub struct Prepared {
     builder: Builder,
@@ -193,19 +194,20 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Checks whether the directory, which another process may use, could be opened with these
-    /// settings. Changes nothing.
+    /// Checks whether the directory could be opened with these settings, even if another process
+    /// uses it now. Changes nothing.
     ///
     /// # Errors
-    /// [`OpenError::Tier`]: why [`Prepared::open`] would fail.
+    /// [`OpenError::Tier`]: the reason why [`Prepared::open`] would fail.
     pub fn rehearse(&self) -> Result<(), OpenError> {
         Ok(self.builder.tier.as_ref().map_or(Ok(()), Tier::rehearse)?)
     }
 
-    /// Opens the directory, if there is one, and with it the cache.
+    /// Opens the directory of the disk tier, if any, and then the cache.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong with the directory, or that no thread is left.
+    /// [`OpenError`] describes the problem with the directory, or reports that no thread can be
+    /// started.
     pub fn open(self) -> Result<Cache, OpenError> {
         let Self { builder, role, time, file, opening } = self;
         let mut engine = match role {

@@ -26,16 +26,16 @@ pub(crate) enum Place {
     Private,
     /// Shared with children of this process.
     Anonymous,
-    /// As [`Place::Anonymous`]; other processes that receive a descriptor can read it.
+    /// Same as [`Place::Anonymous`], but other processes that receive a descriptor can read it.
     Readable,
-    /// As [`Place::Readable`]; another process can also inherit the cache.
+    /// Same as [`Place::Readable`], but another process can also inherit the cache.
     Inheritable,
-    /// In a file, for all processes that may open it.
+    /// In a file that other processes can open.
     File(PathBuf),
 }
 
 impl Place {
-    /// True if no other process writes the memory when it opens the cache.
+    /// True if another process cannot open the memory for writing.
     pub(crate) fn is_owned(&self) -> bool {
         matches!(self, Self::Private | Self::Readable | Self::Inheritable)
     }
@@ -57,7 +57,7 @@ pub(crate) struct Sharing<'a> {
 /// take milliseconds.
 pub(super) const OPENING_SECS_MAX: u64 = 10;
 
-/// Returns a number unique to the region, and the beginning of its time.
+/// Returns a number unique to the region, and the start of its clock.
 pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {
     debug_assert!(config.memory_bytes > 0);
     let identity = u128::from_ne_bytes(random_bytes());
@@ -67,8 +67,8 @@ pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, Share
 /// An opened cache, its file, and how the file was opened.
 type Opened = (Role, File, Opening);
 
-/// The result of an attempt to open a file. `None` if another process has meanwhile replaced the
-/// file, or is creating it.
+/// The result of an attempt to open a file. `None` if another process has replaced the file during
+/// the attempt, or is creating it.
 type Attempt = Result<Option<Opened>, SharedError>;
 impl Sharing<'_> {
     /// Opens the cache in a file, or creates one.
@@ -181,8 +181,8 @@ fn lock_to_open(file: &File, path: &Path) -> Result<Option<Locks>, SharedError> 
     Ok(file::is_named(file, path).then_some(locks))
 }
 
-/// True if the file is empty or was created for a cache by any version of Larder. Any other file
-/// was probably named by mistake.
+/// True if the file is empty or was created for a cache by any version of Larder. The caller
+/// probably named any other file by mistake.
 fn may_be_replaced(file: &File) -> bool {
     let mut begins = [0; 8];
     match file.metadata() {
@@ -203,11 +203,12 @@ fn is_in_use(locks: &Locks) -> bool {
     locks.is_any_locked_by_other(peer_bytes()).unwrap_or(true)
 }
 
-/// The bytes of that file that were locked: one for each of 256 processes, and one more.
+/// Number of bytes of the separate lock file that older versions lock: one for each of 256
+/// processes, and one more.
 const OLDER_BYTES_MAX: u64 = 257;
 
-/// True if processes of an older version use the cache: up to region format 4 their locks were
-/// those of another file beside the region.
+/// True if processes of an older version use the cache. Up to region format 4, the locks were on a
+/// separate file next to the region.
 fn is_in_use_by_older(path: &Path) -> Result<bool, SharedError> {
     let mut name = OsString::from(path);
     name.push(".lock");

@@ -1,21 +1,21 @@
-//! The disk tier as a process has it.
+//! The disk tier of a cache, from the point of view of one process.
 
 use larder_engine::{Refusal, StoreError};
 
 use crate::tier::Tier;
 
-/// The disk tier of a cache, as this process has it.
+/// The relation of this process to the disk tier of a cache.
 #[derive(Debug)]
 pub(crate) enum Attached {
-    /// The cache has none.
+    /// The cache has no disk tier.
     None,
     /// This process opened it.
     Own(Box<Tier>),
-    /// The process that this one was forked from opened it. The child has neither its threads nor
-    /// the lock of its directory.
+    /// The process from which this one was forked opened it. The child has neither the threads of
+    /// the tier nor the lock of its directory.
     Parents,
-    /// The cache may have none, but this process could not join those that share the cache, and its
-    /// settings exclude a substitute: each operation on an item fails.
+    /// This process could not join the processes that share the cache, and its settings exclude a
+    /// substitute. Each operation on an item fails, whether or not the cache has a disk tier.
     Lost,
 }
 
@@ -26,13 +26,13 @@ impl From<Option<Tier>> for Attached {
 }
 
 impl Attached {
-    /// True if the cache has no disk tier, in no process.
+    /// True if no process has opened a disk tier for the cache.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// The disk tier that this process opened.
+    /// Returns the disk tier if this process opened it.
     #[inline]
     pub(crate) fn own(&self) -> Option<&Tier> {
         match self {
@@ -41,7 +41,7 @@ impl Attached {
         }
     }
 
-    /// The disk tier; `None` if the cache has none.
+    /// Returns the disk tier; `None` if the cache has no disk tier.
     ///
     /// # Errors
     /// [`Refusal::Forked`] if another process opened it; [`Refusal::Lost`] if this process cannot

@@ -1,14 +1,15 @@
-//! Flights: loads in progress, one at a time per key, and the threads that wait for them.
+//! Flights: loads in progress, at most one per key, and the threads that wait for them.
 //!
 //! ```text
 //! board ─▶ leader: loads ─▶ land: stores unless detached, leaves the board, wakes the followers
 //!       └▶ follower: waits for the leader's result
 //! ```
 //!
-//! A flight is **detached** by a write to its key, by a clear, and by a caller that finds it
-//! overdue. It leaves the board, so that later callers start a new load, and its result is not
-//! stored. The leader stores while it holds its flight's lock, and a thread that detaches a flight
-//! takes the same lock. A load is therefore stored before the write, or not at all.
+//! A write to the key, a clear, or a caller that finds a flight overdue **detaches** the flight:
+//! removes it from the board, so that later callers start a new load. The result of a detached
+//! flight is not stored. The leader stores the result while it holds the flight's lock, and a
+//! thread that detaches a flight takes the same lock. A result is therefore stored before the
+//! write, or not at all.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -24,10 +25,10 @@ const SHARDS: usize = 16;
 
 type Shard = HashMap<Box<[u8]>, Arc<Flight>>;
 
-/// The board of a cache: its loads in progress.
+/// The board of a cache: all its loads in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    /// Number of flights; every write checks it.
+    /// Number of flights on the board. Every write checks it.
     under_way: AtomicUsize,
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
@@ -53,7 +54,7 @@ struct Progress {
 pub(crate) enum LoadOutcome {
     /// A value.
     Loaded(Arc<Vec<u8>>),
-    /// The loader's error; only the callers know its type.
+    /// The loader's error. Its type is erased; the callers downcast it.
     Failed(Arc<dyn Any + Send + Sync>),
     /// The loader panicked.
     Panicked,
@@ -67,8 +68,8 @@ pub(crate) enum Boarded<'a> {
     Follower(Arc<Flight>),
 }
 
-/// The caller that loads. If it is dropped before the flight lands, which only a panic does, the
-/// followers get [`LoadOutcome::Panicked`].
+/// The caller that loads. If a panic drops it before the flight ends, the followers receive
+/// [`LoadOutcome::Panicked`].
 pub(crate) struct Leader<'a> {
     flights: &'a Flights,
     key: &'a [u8],
@@ -76,7 +77,7 @@ pub(crate) struct Leader<'a> {
 }
 
 impl Flights {
-    /// Joins the flight of a key, or starts a new one if there is none younger than `timeout`.
+    /// Joins the flight of a key if it is younger than `timeout`. Otherwise starts a new flight.
     pub(crate) fn board<'a>(&'a self, key: &'a [u8], timeout: Duration) -> Boarded<'a> {
         let mut shard = self.shard(key);
         if let Some(other) = shard.get(key).filter(|other| other.started.elapsed() < timeout) {
@@ -88,7 +89,7 @@ impl Flights {
             progress: Mutex::default(),
             landed: Condvar::new(),
         });
-        // Counted before the load: a write that does not see the count began before the load.
+        // Counted before the load begins: a write that reads the old count began before the load.
         let overdue = shard.insert(key.into(), Arc::clone(&flight));
         if overdue.is_none() {
             self.under_way.fetch_add(1, SeqCst);
@@ -128,7 +129,7 @@ impl Flights {
     /// Returns the number of callers that wait for the flight of a key.
     #[cfg(test)]
     pub(crate) fn followers(&self, key: &[u8]) -> usize {
-        // One reference is the board's, one the leader's.
+        // The board and the leader hold one reference each.
         self.shard(key).get(key).map_or(0, |flight| Arc::strong_count(flight) - 2)
     }
 
@@ -152,7 +153,7 @@ impl Flight {
         self.loader == thread::current().id()
     }
 
-    /// Waits until the flight has landed. Returns `None` once the flight is older than `timeout`.
+    /// Waits for the outcome of the flight. Returns `None` once the flight is older than `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<LoadOutcome> {
         let mut progress = lock(&self.progress);
         loop {
@@ -181,7 +182,8 @@ impl<'a> Leader<'a> {
         self.leave(outcome);
     }
 
-    /// Leaves the board first: later callers find the stored value, or start a new load.
+    /// Removes the flight from the board, then publishes the outcome: later callers find the stored
+    /// value, or start a new load.
     fn leave(&self, outcome: LoadOutcome) {
         let mut shard = self.flights.shard(self.key);
         if shard.get(self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
@@ -202,7 +204,7 @@ impl Drop for Leader<'_> {
     }
 }
 
-/// Locks a mutex, poisoned or not: no thread leaves the data under these locks half changed.
+/// Locks a mutex, poisoned or not: a panic cannot leave the data under these locks half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

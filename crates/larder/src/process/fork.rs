@@ -1,4 +1,4 @@
-//! The state of a cache in a child of the process that opened it.
+//! The state of a cache in a forked child of the process that opened it.
 
 use std::sync::Arc;
 
@@ -28,16 +28,18 @@ const SUBSTITUTE: Config = Config {
 impl Shared {
     /// Returns the state that replaces this one in a process forked from its owner.
     ///
-    /// The threads that hold locks or resources of the region at the fork do not exist in the
-    /// child, so in the child those are held for ever. The child therefore creates its own. If it
-    /// cannot use the region, it continues with a small private cache. A child of a cache with a
-    /// disk tier gets that, too, and each operation on an item fails. If the settings exclude a
-    /// substitute, changes fail; a child that found no room among the processes reads the cache,
-    /// and joins them as soon as there is room.
+    /// Other threads of the parent may hold locks or resources of the region at the fork. These
+    /// threads do not exist in the child, so in the child's copy the locks are never released. The
+    /// child therefore creates its own state. If the child cannot join the region, it uses a small
+    /// private cache instead. If the settings exclude such a substitute, changes fail; if the only
+    /// reason is that all process slots are taken, the child reads the region, and joins as soon as
+    /// a slot is free. With a disk tier the child also creates a small private cache, and each
+    /// operation on an item fails.
     #[cold]
     pub(crate) fn in_this_process(&self) -> &Arc<Self> {
         let mut last = self;
-        // What a child without the cache uses is not what its own children are to use.
+        // The last state that joined the region: the children of a child that uses a substitute try
+        // to join the region again.
         let mut joined = self;
         loop {
             let next = last.in_child.get_or_init(|| Arc::new(joined.forked()));
@@ -57,7 +59,7 @@ impl Shared {
             shared.tier = Attached::Parents;
             return shared;
         }
-        // The additional slot is the one that the process always lends.
+        // The additional slot is the slot that every process lends.
         let own_thread_slots = 1 + registered::of_this_thread(self);
         let error = match self.engine.in_child(own_thread_slots) {
             Ok(Role::Peer(engine)) => {
@@ -79,7 +81,8 @@ impl Shared {
         shared
     }
 
-    /// Returns the state of a process that reads a cache which has no room for it.
+    /// Returns the state of a process that only reads a cache, because all its process slots are
+    /// taken.
     pub(crate) fn outside(engine: Engine, full: JoinError, time: Time) -> Self {
         let mut shared = Self::new(substitute(&engine), time);
         shared.has_substitute = false;

@@ -10,7 +10,7 @@ use larder_stats::Counter;
 use crate::process::registered;
 use crate::process::shared::{Maintainer, Shared};
 
-/// Interval between searches for reclaimable memory while no writer is short of it.
+/// Interval between searches for reclaimable memory while no writer is short of memory.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The number of slices of the expiry sweep in a second, while expired items wait: about a third of
@@ -24,8 +24,8 @@ const SWEEP_SLICES_MAX: u32 = 32;
 /// The system cannot start a thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Maintainer> {
     let weak = Arc::downgrade(shared);
-    // Registered here, so that the order of thread slots does not depend on which thread runs
-    // first.
+    // Registered in the opening thread, so that the order of thread slots does not depend on which
+    // thread runs first.
     let thread = shared.engine.register();
     let thread = thread::Builder::new()
         .name("larder-maintain".to_owned())

@@ -1,5 +1,5 @@
-//! A cache in one process: its memory, its threads, its loads in progress, and what becomes of them
-//! in a forked child.
+//! A cache in one process: its memory, its threads and its loads in progress, and their handling in
+//! a forked child.
 
 pub(crate) mod attached;
 pub(crate) mod flight;

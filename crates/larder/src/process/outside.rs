@@ -1,4 +1,4 @@
-//! A shared cache in a process for which it has no room.
+//! A shared cache in a process that could not join, because all process slots are taken.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -11,18 +11,18 @@ use larder_region::Sink;
 use crate::process::shared::Shared;
 use crate::system::clock::{Clock, Time};
 
-/// The time between two tries to join. A try looks at the rows of all processes, and asks the
-/// system for each.
+/// The time between two attempts to join. An attempt reads the rows of all processes, and performs
+/// a system call for each.
 const TRY_PERIOD: Duration = Duration::from_secs(1);
 
-/// The cache of the parent in a child that could not become one of its processes.
+/// A cache in a process that could not become one of its peers.
 #[derive(Debug)]
 pub(crate) struct Outside {
-    /// Not a peer: it only looks up.
+    /// Not a peer; only for lookups.
     engine: Engine,
     time: Time,
     since: Instant,
-    /// When the next try is due, in milliseconds after `since`.
+    /// The time of the next attempt, in milliseconds after `since`.
     next_try: AtomicU64,
     joined: OnceLock<Arc<Shared>>,
 }
@@ -38,7 +38,8 @@ impl Outside {
         }
     }
 
-    /// Returns the cache once this process is a peer. Tries to become one, at most once a second.
+    /// Returns the cache once this process is a peer. Tries to become a peer, at most once a
+    /// second.
     pub(crate) fn joined(&self) -> Option<&Arc<Shared>> {
         if self.joined.get().is_none()
             && self.is_try_due()
@@ -46,7 +47,7 @@ impl Outside {
         {
             let mut shared = Shared::new(engine, self.time);
             shared.has_substitute = false;
-            // If another thread has joined first, this peer leaves.
+            // If another thread has joined first, this peer is dropped and deregisters.
             let _ = self.joined.set(Arc::new(shared));
         }
         self.joined.get()
@@ -59,8 +60,8 @@ impl Outside {
         now >= due && self.next_try.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 
-    /// Reads an item, without counting. An item that was marked stale is absent: the peers decide
-    /// which reader computes it anew.
+    /// Reads an item without counting the read. An item that was marked stale is reported as
+    /// absent: only a peer can claim it and compute the new value.
     pub(crate) fn read<S: Sink>(
         &self,
         key: &[u8],

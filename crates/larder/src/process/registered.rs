@@ -1,5 +1,5 @@
-//! The thread slots that threads of this process have registered, one in each cache that the thread
-//! uses. A thread keeps its thread slot until it ends.
+//! The thread slots of this thread, one in each cache that it uses. A thread keeps its slots until
+//! it ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,18 +11,18 @@ use crate::process::shared::Shared;
 
 thread_local! {
     static THREAD_SLOTS: RefCell<Vec<Rc<Registered>>> = const { RefCell::new(Vec::new()) };
-    /// The cache in which this thread last found no thread slot of its own, and the number of
-    /// operations before it looks again.
+    /// The cache in which this thread last failed to register, and the number of operations before
+    /// the next attempt.
     static BORROWS: Cell<(*const Shared, u32)> = const { Cell::new((std::ptr::null(), 0)) };
 }
 
-/// Number of operations after which a borrowing thread looks for a thread slot of its own.
+/// Number of operations after which a borrowing thread tries to register again.
 const BORROWED_OPERATIONS: u32 = 1024;
 
 /// This thread's thread slot in one cache; released when the thread ends.
 struct Registered {
-    /// Address of the state that the cache's clones share. It is unique as long as `cache` can be
-    /// upgraded.
+    /// Address of the state that the cache's clones share. The address is unique while `cache` can
+    /// be upgraded.
     address: *const Shared,
     cache: Weak<Shared>,
     thread: ThreadSlot,
@@ -30,7 +30,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // A slot registered by the parent of a forked process stays the parent's.
+        // A slot that the parent of a forked process registered still belongs to the parent.
         if let Some(cache) = self.cache.upgrade()
             && cache.is_of_this_process()
         {
@@ -53,7 +53,7 @@ pub(crate) fn with_thread_slot<T>(
 
 #[inline]
 fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
-    // The thread-local list is gone while the thread exits; the thread borrows a slot then.
+    // While the thread exits, the thread-local list is gone, and the thread borrows a slot.
     THREAD_SLOTS
         .try_with(|thread_slots| {
             let address = Arc::as_ptr(cache);
@@ -68,7 +68,7 @@ fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
         .flatten()
 }
 
-/// Returns the number of thread slots that this thread has in one cache: one or none.
+/// Returns the number of thread slots that this thread has in one cache: 0 or 1.
 pub(crate) fn of_this_thread(shared: &Shared) -> usize {
     let is_here = |registered: &&Rc<Registered>| std::ptr::eq(registered.address, shared);
     THREAD_SLOTS
@@ -177,7 +177,7 @@ mod tests {
                         assert!(!cache.contains("k"));
                         Instant::now()
                     });
-                    // Long enough that the waiter sleeps.
+                    // Long enough for the waiting thread to fall asleep.
                     thread::sleep(Duration::from_millis(5));
                     let returned = Instant::now();
                     over.wait();

@@ -22,8 +22,9 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Queues(Arc<Mutex<Vec<Queue>>>);
 
-/// A subscription to removals of items, in the order in which they happen to each key. Its queue
-/// has a fixed capacity: removals that happen while it is full are dropped and counted.
+/// A subscription to removals of items. The removals of one key arrive in the order in which they
+/// happened. The queue has a fixed capacity: removals that happen while it is full are dropped and
+/// counted.
 #[derive(Debug)]
 pub struct Removals {
     receiver: Receiver<Removed>,
@@ -40,7 +41,7 @@ impl Queues {
         {
             let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
             queues.push(Queue { sender, lost: Arc::clone(&lost) });
-            // Set under the lock, as it is cleared.
+            // Set and cleared under the lock.
             wanted.store(true, Relaxed);
         }
         let listener = move |removed| report(&queues, &wanted, &removed);
@@ -49,7 +50,7 @@ impl Queues {
     }
 }
 
-/// Puts a removal into all queues. Drops the queues whose subscriber is gone.
+/// Puts a removal into all queues. Removes the queues whose subscriber is gone.
 fn report(queues: &Mutex<Vec<Queue>>, wanted: &AtomicBool, removed: &Removed) {
     let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
     queues.retain(|queue| match queue.sender.try_send(removed.clone()) {
@@ -74,7 +75,7 @@ impl Removals {
         self.receiver.recv_timeout(timeout).ok()
     }
 
-    /// Returns the removals now in the queue.
+    /// Returns the removals that are currently in the queue.
     pub fn drain(&self) -> impl Iterator<Item = Removed> {
         iter::from_fn(|| self.try_next())
     }

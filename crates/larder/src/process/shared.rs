@@ -25,23 +25,23 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     /// The maintainer thread, set once if the cache has one.
     pub(crate) maintainer: OnceLock<Maintainer>,
-    /// Held by the maintainer while it works, and by callers that must keep it waiting.
+    /// Held by the maintainer while it works, and by callers that must exclude it.
     pub(crate) tidying: Mutex<()>,
     pub(crate) flights: Flights,
-    /// Number of forks that led to the process that owns this state.
+    /// Number of forks between the first process and the process that owns this state.
     pub(crate) forks: u32,
-    /// The state for a child forked from that process, created on its first use there.
+    /// The state for a child forked from that process. The child creates it at first use.
     pub(crate) in_child: OnceLock<Arc<Self>>,
-    /// The error that kept this process from using the parent's cache; `None` if it uses it.
+    /// The reason why this process could not join the cache; `None` if it joined.
     pub(crate) lost: Option<CreateError>,
-    /// The parent's cache, if this process can at least read it.
+    /// The cache, if this process could not join it but can read it.
     pub(crate) outside: Option<Outside>,
-    /// True if a child that cannot use this cache uses a small one of its own.
+    /// True if a child that cannot use this cache creates its own small cache.
     pub(crate) has_substitute: bool,
     /// The file of the region; `None` for memory that no file backs.
     pub(crate) file: Option<File>,
     pub(crate) opening: Opening,
-    /// The disk tier. Dropped behind the engine's last use.
+    /// The disk tier. Dropped after the last use of the engine.
     pub(crate) tier: Attached,
 }
 
@@ -104,7 +104,7 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// A clean stop: the disk of a cache gets what memory has.
+    /// A clean stop: in cache mode the items in memory are written to the disk.
     fn drop(&mut self) {
         if let Some(tier) = self.tier.own()
             && self.is_of_this_process()
@@ -117,14 +117,14 @@ impl Drop for Shared {
     }
 }
 
-/// How the file was opened when a cache in a file was opened.
+/// How the file of a cache was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// The cache has no file.
     None,
-    /// There was no file; the cache begins empty.
+    /// The file did not exist; the cache starts empty.
     Created,
-    /// There was a cache, and this process has joined it.
+    /// The file contained a cache, and this process has joined it.
     Attached,
     /// The existing content was unusable, for this reason; an empty cache replaced it.
     Replaced(String),

@@ -1,13 +1,13 @@
 //! The thread slots of a process in one cache.
 //!
-//! Some are reserved for threads that start when all others are taken: such a thread borrows one of
-//! them for each operation. A process with many long-lived threads, such as those of Go's runtime,
-//! therefore keeps the speed of its processors.
+//! Some slots are reserved for lending. A thread that starts when all other slots are taken borrows
+//! a reserved slot for each operation. A process with many long-lived threads, such as the threads
+//! of Go's runtime, can therefore still use all its processors.
 //!
-//! A thread that finds all of them borrowed sleeps. The return of a slot wakes one sleeping thread,
-//! unless another one is about to wake: the slot may be borrowed again before that one runs, and a
-//! system call for each operation costs more than the operation. The thread that wakes returns a
-//! slot itself later, so the next one wakes then at the latest.
+//! A thread that finds all lent slots borrowed sleeps. Returning a slot wakes one sleeping thread,
+//! unless a thread has already been woken and does not run yet: the slot may be borrowed again
+//! before that thread runs, and a system call for each operation costs more than the operation. The
+//! woken thread later returns a slot itself, which wakes the next thread.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -24,29 +24,30 @@ const LENT_MAX: usize = 64;
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// The lent thread slot that this thread tries first: the one that it borrowed last.
+    /// Index of the lent slot that this thread tries first: the slot that it borrowed last.
     static PLACE: Cell<usize> = Cell::new(next_place());
 }
 
 /// The thread slots of a process in one cache that do not belong to its threads.
 #[derive(Debug)]
 pub(crate) struct ThreadSlots {
-    /// The thread slots to lend. The first one always exists.
+    /// The thread slots to lend. The first slot always exists.
     lent: Box<[Lent]>,
-    /// Number of slots in `lent`, from the first, that exist: they are taken when all are borrowed.
+    /// Number of slots at the start of `lent` that exist. When all of them are borrowed, one more
+    /// is created.
     lent_count: AtomicUsize,
-    /// Number of threads with a thread slot of their own.
+    /// Number of threads that have registered a thread slot.
     threads: AtomicUsize,
-    /// Number of threads that sleep, or look a last time before they sleep.
+    /// Number of threads that sleep, or check a last time before they sleep.
     sleepers: AtomicU32,
     /// True if a thread has been woken and does not run yet.
     is_waking: AtomicBool,
-    /// Held by a thread that takes another slot to lend, or is about to sleep.
+    /// Held by a thread that creates another slot to lend, or is about to sleep.
     sleeping: Mutex<()>,
     woken: Condvar,
 }
 
-/// A thread slot to lend, on a line of its own: a borrower writes it twice for each operation.
+/// A thread slot to lend, in a separate cache line: a borrower writes it twice per operation.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Lent(Mutex<Option<ThreadSlot>>);
@@ -80,7 +81,7 @@ impl ThreadSlots {
     /// Takes a thread slot for a thread, unless only the slots reserved for lending are left.
     pub(super) fn take(&self, engine: &Engine) -> Option<ThreadSlot> {
         let threads_max = engine.thread_slot_count() - lent_max(engine);
-        // A load leaves the line to the threads that start and end.
+        // A load first: only threads that start and end should write this cache line.
         if self.threads.load(Relaxed) >= threads_max {
             return None;
         }
@@ -98,7 +99,7 @@ impl ThreadSlots {
         self.threads.fetch_sub(1, Relaxed);
     }
 
-    /// Runs `f` with a thread slot that no other thread uses meanwhile.
+    /// Runs `f` with a thread slot that no other thread uses during the call.
     #[inline(never)]
     pub(crate) fn borrow<T>(
         &self,
@@ -113,15 +114,15 @@ impl ThreadSlots {
         result
     }
 
-    /// Borrows a free thread slot, first the one that this thread had last.
+    /// Borrows a free thread slot. Tries the slot that this thread borrowed last first.
     pub(super) fn try_borrow(&self) -> Option<MutexGuard<'_, Option<ThreadSlot>>> {
-        // Pairs with the release in `take_another`: the slot is there.
+        // Pairs with the release in `take_another`: the slot exists.
         let count = self.lent_count.load(Acquire);
         let start = PLACE.try_with(Cell::get).unwrap_or(0) % count;
         for place in (start..count).chain(0..start) {
             if let Some(borrowed) = self.lent[place].try_borrow() {
                 if place != start {
-                    // Does nothing while the thread exits.
+                    // Fails while the thread exits; then nothing is remembered.
                     let _ = PLACE.try_with(|last| last.set(place));
                 }
                 return Some(borrowed);
@@ -130,7 +131,8 @@ impl ThreadSlots {
         None
     }
 
-    /// Borrows a thread slot that another thread returns, or another one of the region.
+    /// Waits until a slot can be borrowed: another thread returns one, or a new one can be
+    /// registered in the region.
     #[cold]
     fn wait(&self, engine: &Engine) -> MutexGuard<'_, Option<ThreadSlot>> {
         let mut sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +151,7 @@ impl ThreadSlots {
         }
     }
 
-    /// Takes one more thread slot to lend. The caller holds `sleeping`.
+    /// Registers one more thread slot to lend. The caller holds `sleeping`.
     fn take_another(&self, engine: &Engine) -> Option<MutexGuard<'_, Option<ThreadSlot>>> {
         let count = self.lent_count.load(Relaxed);
         let lent = self.lent.get(count)?;
@@ -160,12 +162,14 @@ impl ThreadSlots {
         Some(borrowed)
     }
 
-    /// Wakes a sleeping thread, if there is one, and no other one is about to run.
+    /// Wakes a sleeping thread, if any, unless a woken thread is about to run.
     fn wake_one(&self) {
-        // A fence between the return and this load would cost each borrower more than the loan. If
-        // the load comes first, the next return wakes the thread, or the end of its sleep does.
+        // A fence between the return of the slot and this load would cost each borrower more than
+        // the operation. If the load is reordered before the return, the thread wakes at the next
+        // return, or at the end of its sleep.
         if self.sleepers.load(Relaxed) > 0 && !self.is_waking.swap(true, SeqCst) {
-            // A thread that looked before the return sleeps by now, or has found a slot.
+            // A thread that checked before the return is asleep once this lock is taken, or has
+            // found a slot.
             let _sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
             if self.sleepers.load(Relaxed) > 0 {
                 self.woken.notify_one();
@@ -176,12 +180,13 @@ impl ThreadSlots {
     }
 }
 
-/// Returns the number of a cache's thread slots that a process lends.
+/// Returns the maximum number of thread slots that a process lends.
 pub(super) fn lent_max(engine: &Engine) -> usize {
     (engine.thread_slot_count() / 4).clamp(1, LENT_MAX)
 }
 
-/// Returns a number per thread, so that threads start their search at different slots.
+/// Returns a different number for each thread, so that threads start their search at different
+/// slots.
 fn next_place() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     THREADS.fetch_add(1, Relaxed)

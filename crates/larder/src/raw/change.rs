@@ -13,7 +13,7 @@ impl Raw<'_> {
     /// Removes an item as [`Cache::delete_if`](crate::Cache::delete_if) does.
     ///
     /// # Errors
-    /// Those of [`Cache::delete_if`](crate::Cache::delete_if).
+    /// Same as [`Cache::delete_if`](crate::Cache::delete_if).
     pub fn delete(self, key: &[u8], cas: Option<u64>) -> Poll<Result<Deletion, StoreError>> {
         self.backend.shared.flights.detach(key);
         self.backend.remove(key, cas)
@@ -23,7 +23,7 @@ impl Raw<'_> {
     /// [`Cache::touch_as`](crate::Cache::touch_as) do.
     ///
     /// # Errors
-    /// Those of [`Cache::touch_until`](crate::Cache::touch_until).
+    /// Same as [`Cache::touch_until`](crate::Cache::touch_until).
     pub fn update(self, key: &[u8], update: &MetaUpdate) -> Poll<Result<MetaOutcome, StoreError>> {
         if update.stale {
             self.backend.shared.flights.detach(key);
@@ -37,7 +37,7 @@ impl Raw<'_> {
     /// Changes a counter as [`Cache::arithmetic_as`](crate::Cache::arithmetic_as) does.
     ///
     /// # Errors
-    /// Those of [`Cache::arithmetic_as`](crate::Cache::arithmetic_as).
+    /// Same as [`Cache::arithmetic_as`](crate::Cache::arithmetic_as).
     pub fn arithmetic(
         self,
         request: &ArithmeticRequest<'_>,
@@ -52,7 +52,7 @@ impl Raw<'_> {
     /// Clears the cache as [`Cache::try_clear`](crate::Cache::try_clear) does.
     ///
     /// # Errors
-    /// Those of [`Cache::try_clear`](crate::Cache::try_clear).
+    /// Same as [`Cache::try_clear`](crate::Cache::try_clear).
     pub fn clear(self) -> Result<(), StoreError> {
         let shared = self.backend.shared;
         shared.flights.detach_all(|_| true);
@@ -69,7 +69,7 @@ impl Raw<'_> {
     /// Clears the cache later, as [`Cache::try_clear_at`](crate::Cache::try_clear_at) does.
     ///
     /// # Errors
-    /// Those of [`Cache::try_clear_at`](crate::Cache::try_clear_at).
+    /// Same as [`Cache::try_clear_at`](crate::Cache::try_clear_at).
     pub fn clear_at(self, at: Second) -> Result<(), StoreError> {
         let Backend { shared, now, .. } = self.backend;
         match shared.tier.usable()? {
@@ -86,7 +86,7 @@ impl Raw<'_> {
     /// Clears the cache as [`Cache::try_clear_second`](crate::Cache::try_clear_second) does.
     ///
     /// # Errors
-    /// Those of [`Cache::try_clear_second`](crate::Cache::try_clear_second).
+    /// Same as [`Cache::try_clear_second`](crate::Cache::try_clear_second).
     pub fn clear_second(self) -> Result<(), StoreError> {
         let Backend { shared, now, .. } = self.backend;
         if shared.tier.is_none() {

@@ -1,5 +1,5 @@
-//! The operations in the form that servers and bindings need: explicit flags, deadlines and cas
-//! tokens, values that arrive in parts, no value copied twice. Programs use [`get`](crate::get) and
+//! The operations for servers and bindings: explicit flags, deadlines and cas tokens, and values
+//! that arrive in parts; no value is copied twice. Programs use [`get`](crate::get) and
 //! [`set`](crate::set), which are built on these operations.
 
 mod change;
@@ -10,11 +10,11 @@ pub(crate) mod upload;
 
 use crate::backend::Backend;
 
-/// A cache for an operation of a caller, who decides how it waits for the disk tier
-/// ([`Cache::raw`](crate::Cache::raw)). Its operations take place in the second of that call.
+/// A cache for operations whose caller chooses how to wait for the disk tier
+/// ([`Cache::raw`](crate::Cache::raw)). The operations use the second at which it was created.
 ///
-/// An operation that is [`Poll::Pending`](std::task::Poll::Pending) has changed nothing. Under
-/// another wait than [`Wait::Ask`](crate::Wait::Ask), and without a disk tier, none is.
+/// An operation that returns [`Poll::Pending`](std::task::Poll::Pending) has changed nothing.
+/// Operations return it only with [`Wait::Ask`](crate::Wait::Ask) and a disk tier.
 ///
 /// ```
 /// use larder::{Cache, Deferred, StoreMode, StoreRequest, Stored, Wait};

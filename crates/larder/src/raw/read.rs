@@ -12,11 +12,11 @@ use crate::backend::large::Read;
 use crate::tier::PromotionPolicy;
 
 impl Raw<'_> {
-    /// Reads an item as [`Cache::read_as`](crate::Cache::read_as) does. `returns` says when an item
-    /// that only the disk has returns to memory. Of a pending read nothing is in `out`.
+    /// Reads an item as [`Cache::read_as`](crate::Cache::read_as) does. `returns` decides when an
+    /// item that is only on the disk returns to memory. A pending read appends nothing to `out`.
     ///
-    /// Cost: as [`Cache::read_as`](crate::Cache::read_as); one more lookup in the disk's index if
-    /// memory lacks the item.
+    /// Cost: same as [`Cache::read_as`](crate::Cache::read_as), plus one lookup in the disk's index
+    /// if the item is not in memory.
     #[inline]
     pub fn read<S: Sink>(
         self,
@@ -39,7 +39,7 @@ impl Raw<'_> {
     /// disk tier the item returns to memory.
     ///
     /// # Errors
-    /// Those of [`Cache::try_peek`](crate::Cache::try_peek).
+    /// Same as [`Cache::try_peek`](crate::Cache::try_peek).
     pub fn peek(self, key: &[u8]) -> Poll<Result<Option<Meta>, StoreError>> {
         let Backend { shared, now, .. } = self.backend;
         if shared.tier.is_none() {

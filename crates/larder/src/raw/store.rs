@@ -12,7 +12,7 @@ impl Raw<'_> {
     /// Stores an item as [`Cache::store`](crate::Cache::store) does.
     ///
     /// # Errors
-    /// Those of [`Cache::store`](crate::Cache::store).
+    /// Same as [`Cache::store`](crate::Cache::store).
     #[inline]
     pub fn store(
         self,

@@ -33,8 +33,8 @@ impl Upload {
     ///
     /// # Errors
     /// [`StoreError::NoMemory`] if no memory is free, or an earlier piece was evicted;
-    /// [`StoreError::TooLarge`] for more bytes than were announced. After an error, drop the
-    /// upload.
+    /// [`StoreError::TooLarge`] if the value would be longer than announced. After an error, drop
+    /// the upload.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let arriving = self.arriving.as_mut().ok_or(StoreError::TooLarge)?;
         if !self.shared.is_of_this_process() {
@@ -44,10 +44,10 @@ impl Upload {
         with_thread_slot(&self.shared, |engine, thread| engine.push(thread, arriving, bytes, now))
     }
 
-    /// Returns a buffer in the cache's memory for the next bytes of the value, for writers outside
-    /// this program, such as the kernel during a receive. Returns `None` if the bytes must be
-    /// pushed instead: all have arrived, the limit on pinned memory is reached, or the upload is
-    /// lost.
+    /// Returns a buffer in the cache's memory for the next bytes of the value, into which a writer
+    /// outside this program can write, such as the kernel during a receive. Returns `None` if the
+    /// bytes must be pushed instead: all bytes have arrived, the limit on pinned memory is reached,
+    /// or the upload is lost.
     pub fn direct_buffer(&mut self) -> Option<DirectBuffer> {
         let arriving = self.arriving.as_mut().filter(|arriving| !arriving.is_complete())?;
         if !self.shared.is_of_this_process() {
@@ -60,10 +60,10 @@ impl Upload {
         Some(DirectBuffer { shared: Arc::clone(&self.shared), room: Some(room) })
     }
 
-    /// Completes a direct receive: the first `bytes` of the buffer have been written, and they
-    /// continue this upload.
+    /// Completes a direct receive: appends the first `bytes` of the buffer, which have been
+    /// written, to this upload.
     pub fn complete_direct(&mut self, mut direct_buffer: DirectBuffer, bytes: usize) {
-        // In a forked child the buffer, and the pin that keeps it, belong to the parent.
+        // In a forked child the buffer and its pin belong to the parent.
         if self.shared.is_of_this_process()
             && let Some(arriving) = &mut self.arriving
             && let Some(room) = direct_buffer.room.take()
@@ -72,8 +72,8 @@ impl Upload {
         }
     }
 
-    /// Returns the memory that the upload takes besides the cache's, in bytes: a few for each piece
-    /// that has begun to arrive.
+    /// Returns the memory that the upload uses outside the cache's memory, in bytes: a few bytes
+    /// for each piece that has begun to arrive.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -89,17 +89,17 @@ impl Upload {
     /// Stores the item once its value has arrived.
     ///
     /// # Errors
-    /// As [`Cache::store`](crate::Cache::store). Also [`StoreError::NoMemory`] if a piece was
-    /// evicted before the last one arrived, and [`StoreError::TooLarge`] if bytes are missing.
+    /// Same as [`Cache::store`](crate::Cache::store). Also [`StoreError::NoMemory`] if a piece was
+    /// evicted before the last piece arrived, and [`StoreError::TooLarge`] if bytes are missing.
     pub fn store(self, request: &StoreRequest<'_>) -> Result<Stored, StoreError> {
         self.store_as(request, Wait::Block)
     }
 
-    /// Stores the item as [`Upload::store`] does, and waits in this way for durability. The disk is
-    /// read here, unless the item was looked up for the store.
+    /// Stores the item as [`Upload::store`] does, and waits for durability according to `wait`. The
+    /// call reads the disk itself, unless the item was looked up for this store.
     ///
     /// # Errors
-    /// Those of [`Upload::store`].
+    /// Same as [`Upload::store`].
     pub fn store_as(
         mut self,
         request: &StoreRequest<'_>,
@@ -121,8 +121,8 @@ impl Upload {
         with_thread_slot(&self.shared, publish)
     }
 
-    /// Stores the value as one that has arrived whole: a store that depends on the disk is tried
-    /// more than once.
+    /// Copies the value into one buffer and stores that: a store that depends on the disk may be
+    /// tried more than once.
     fn store_durably(
         &self,
         arriving: Arriving,
@@ -148,9 +148,9 @@ impl Upload {
     }
 }
 
-/// What a store has done whose value a flush has removed while it arrived: a plain one came before
-/// the flush, and one that needs an item came right after it. `None` for one that needs that there
-/// is none: it could be neither.
+/// Returns the outcome of a store whose value was flushed while it arrived. A plain set is ordered
+/// before the flush. A store that requires an existing item is ordered directly after it. `None`
+/// for an add, which fits neither order.
 fn flushed(request: &StoreRequest<'_>, value_bytes: usize) -> Option<Stored> {
     match request.mode {
         _ if Dependency::of(request) == Dependency::Replaces => {
@@ -173,8 +173,8 @@ pub struct DirectBuffer {
 
 impl DirectBuffer {
     /// Returns the address and the length of the buffer, in bytes; `None` in a forked child.
-    /// Writers may write there only while the buffer lives, and only in the process that created
-    /// it.
+    /// Writers may write to the buffer only while this value exists, and only in the process that
+    /// created it.
     pub fn room(&self) -> Option<(NonNull<u8>, usize)> {
         let room = self.room.as_ref().filter(|_| self.shared.is_of_this_process())?;
         self.shared.engine.room_of(room)

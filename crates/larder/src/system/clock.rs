@@ -15,7 +15,7 @@ pub enum Clock {
     /// The owner calls [`Cache::tick`](crate::Cache::tick): a server once per turn of its event
     /// loop, a test or a replay with simulated time.
     Ticked,
-    /// As [`Clock::System`], but a handle may have another time:
+    /// Same as [`Clock::System`], but each handle can have a different time:
     /// [`Cache::set_now`](crate::Cache::set_now).
     Handle,
 }
@@ -40,7 +40,7 @@ impl Clone for HandleTime {
 }
 
 impl HandleTime {
-    /// Sets the time, as a Unix time in seconds; 0 ends that.
+    /// Sets the time to a Unix time in seconds; 0 returns to the system's time.
     pub(crate) fn set(&self, unix_secs: i64) {
         let monotonic_secs = match unix_secs {
             0 => NO_TIME,
@@ -55,13 +55,14 @@ pub(crate) fn unix_secs() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
 }
 
-/// Returns the milliseconds of the system's monotonic clock, which all processes have in common.
+/// Returns the time of the system's monotonic clock in milliseconds. The clock is the same for all
+/// processes.
 pub(crate) fn monotonic_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned().wrapping_mul(1000).wrapping_add(now.tv_nsec as u64 / 1_000_000)
 }
 
-/// A cache's time: the beginning of its seconds, and the clock that counts them.
+/// A cache's time: the start of its seconds, and the clock that counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) clock: Clock,
@@ -78,8 +79,8 @@ impl Time {
         }
     }
 
-    /// Returns the time of an existing cache. `monotonic_secs` is its second 0 by the monotonic
-    /// clock, which counts from the system's boot.
+    /// Returns the time of an existing cache. `monotonic_secs` is the cache's second 0 on the
+    /// monotonic clock, which counts from the system's boot.
     pub(crate) fn beginning_at(clock: Clock, monotonic_secs: i64, epoch: Epoch) -> Self {
         Self {
             clock,
@@ -88,7 +89,7 @@ impl Time {
         }
     }
 
-    /// Returns the cache's first second by the system's monotonic clock.
+    /// Returns the cache's second 0 on the system's monotonic clock.
     pub(crate) fn started_monotonic_secs(&self) -> i64 {
         self.started_monotonic_secs
     }
@@ -97,8 +98,9 @@ impl Time {
         self.started_unix_secs
     }
 
-    /// Returns the second of the cache's life by the time of a handle, if it has one. Not inlined:
-    /// the other clocks are in the path of every operation.
+    /// Returns the cache's second according to the time of a handle, or to the system's clock if
+    /// the handle has no time. Not inlined: only the other clocks are on the hot path of
+    /// operations.
     #[inline(never)]
     pub(crate) fn handle_second(&self, of: &HandleTime) -> Second {
         match of.0.load(Relaxed) {
@@ -107,8 +109,8 @@ impl Time {
         }
     }
 
-    /// Returns the second of the cache's life by the system's clock. It is monotonic: setting the
-    /// wall clock moves no deadline.
+    /// Returns the cache's second according to the system's monotonic clock: setting the wall clock
+    /// moves no deadline.
     #[inline]
     pub(crate) fn system_second(&self) -> Second {
         self.second_at(clock_gettime(ClockId::MonotonicCoarse).tv_sec)
@@ -122,11 +124,12 @@ impl Time {
     }
 }
 
-/// The wall clock of a cache: the relation between the cache's seconds, which no one sets, and Unix
-/// time, which the system's administrator may set at any moment.
+/// The wall clock of a cache: the relation between the cache's seconds, which are never set, and
+/// Unix time, which the system's administrator may set at any moment.
 #[derive(Debug)]
 pub(crate) struct Wall {
-    /// By how much the wall clock was ahead of the monotonic one when that was last asked for.
+    /// By how many seconds the wall clock was ahead of the monotonic clock at the last change of
+    /// the relation.
     ahead_secs: AtomicI64,
 }
 
@@ -136,13 +139,13 @@ impl Wall {
         Self { ahead_secs: AtomicI64::new(epoch.unix_secs.saturating_sub(zero_secs)) }
     }
 
-    /// Returns the relation by the system's clock as it is now.
+    /// Returns the relation according to the current wall clock.
     ///
-    /// The clocks begin their seconds at different moments, and a clock that is kept exact drifts.
-    /// The relation stays the same until it is wrong by a second, so that a Unix time is the same
-    /// second each time.
+    /// The seconds of the two clocks start at different moments, and a synchronized wall clock
+    /// drifts against the monotonic clock. The relation stays the same until it is wrong by a
+    /// second, so that the same Unix time is always converted to the same second.
     ///
-    /// Cost: as [`wall_ahead`].
+    /// Cost: same as [`wall_ahead`].
     pub(crate) fn epoch(&self, time: &Time) -> Epoch {
         let zero_secs = time.started_monotonic_secs().saturating_sub(Epoch::FIRST_SECOND.into());
         Epoch { unix_secs: self.ahead_secs().saturating_add(zero_secs) }
@@ -151,7 +154,7 @@ impl Wall {
     fn ahead_secs(&self) -> i64 {
         let (secs, ns) = wall_ahead();
         let kept = self.ahead_secs.load(Relaxed);
-        // A step of decades saturates.
+        // Saturates if the clock was set by decades.
         let off_ns = secs.saturating_sub(kept).saturating_mul(NS).saturating_add(ns);
         if off_ns.abs() < NS {
             return kept;
@@ -162,7 +165,7 @@ impl Wall {
     }
 }
 
-/// Returns by how much the wall clock is ahead of the monotonic one, in seconds, rounded down, and
+/// Returns by how much the wall clock is ahead of the monotonic clock: seconds, rounded down, and
 /// nanoseconds.
 ///
 /// Cost: two reads of a clock, without a system call.
@@ -173,15 +176,16 @@ fn wall_ahead() -> (i64, i64) {
     (secs.saturating_add(ns.div_euclid(NS)), ns.rem_euclid(NS))
 }
 
-/// Returns by how many seconds a Unix time of a handle is ahead of its second of the monotonic
-/// clock: rounded down, so that a request whose time is the present second of the wall clock is
-/// never before a cache that began in that second. The answer stays the same until it is wrong by a
-/// quarter of a second, so that a Unix time is the same second each time.
+/// Returns by how many seconds a handle's Unix time is ahead of its second on the monotonic clock.
+/// The result is rounded down: a request with the current second of the wall clock must not be
+/// earlier than the start of a cache that was opened in that second. The result stays the same
+/// until it is wrong by a quarter of a second, so that the same Unix time is always converted to
+/// the same second.
 fn handle_ahead_secs() -> i64 {
     static KEPT: AtomicI64 = AtomicI64::new(i64::MIN);
     let (secs, ns) = wall_ahead();
     let kept = KEPT.load(Relaxed);
-    // A step of decades saturates.
+    // Saturates if the clock was set by decades.
     let off_ns = secs.saturating_sub(kept).saturating_mul(NS).saturating_add(ns);
     if (-NS / 4..NS + NS / 4).contains(&off_ns) {
         return kept;
@@ -204,7 +208,7 @@ mod tests {
         let wall = Wall::new(epoch, &time);
         assert_eq!(wall.epoch(&time), epoch, "a clock that was not set changes nothing");
         for step_secs in [3600, -3600, 20 * 365 * 86_400, -2, 2] {
-            // The clock was set by this much since the relation was last asked for.
+            // The clock was set by this much since the last call.
             let wall = Wall::new(Epoch { unix_secs: epoch.unix_secs - step_secs }, &time);
             let found = wall.epoch(&time);
             assert!((found.unix_secs - epoch.unix_secs).abs() <= 1, "{step_secs}: {found:?}");
@@ -230,7 +234,7 @@ mod tests {
         handle.set(wanted);
         let first = time.handle_second(&handle);
         let begun = std::time::Instant::now();
-        // The clocks begin a second at different moments, each of them at least once in this time.
+        // In this time both clocks start a new second at least once, at different moments.
         while begun.elapsed() < std::time::Duration::from_millis(1200) {
             handle.set(wanted);
             assert_eq!(time.handle_second(&handle), first);
@@ -245,7 +249,7 @@ mod tests {
             handle.set(unix_secs());
             let ahead =
                 time.handle_second(&handle).cast_signed() - time.system_second().cast_signed();
-            // The system's clock may tick between the two.
+            // The system's clock may tick between the two calls.
             assert!((-1..=1).contains(&ahead), "{ahead} seconds ahead");
             assert!(time.handle_second(&handle) >= Epoch::FIRST_SECOND);
             let before = time.handle_second(&handle);

@@ -16,8 +16,8 @@ fn value_of(key: u64, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|at| (key * 31 + at) as u8).collect()
 }
 
-/// Repeats a change that fails since another process, one of hundreds, got no processor for a
-/// second in the middle of its own.
+/// Repeats a change that fails because another of the hundreds of processes was not scheduled for a
+/// second in the middle of a change.
 fn unless_stuck<T>(mut change: impl FnMut() -> Result<T, StoreError>) -> T {
     const PATIENCE: Duration = Duration::from_secs(15);
     let begun = Instant::now();
@@ -29,7 +29,7 @@ fn unless_stuck<T>(mut change: impl FnMut() -> Result<T, StoreError>) -> T {
     }
 }
 
-/// Stores, reads and deletes. The values read are those of their keys.
+/// Stores, reads and deletes, and checks that each value belongs to its key.
 fn play(cache: &Cache, seed: u64, operations: u64) {
     let mut random = Random::with_seed(seed * 2 + 1);
     for _ in 0..operations {
@@ -61,7 +61,8 @@ fn a_cache_of_a_mebibyte_is_full_all_the_time_and_valid() {
     cache.validate().unwrap();
 }
 
-/// The segments are as small as those of 16 MiB, so there are as many as a cache of 256 GiB has.
+/// The segments are as small as in a cache of 16 MiB, so there are as many as in a cache of 256
+/// GiB.
 #[test]
 fn sixteen_gibibytes_of_the_smallest_segments_take_no_memory_until_they_are_used() {
     let _turn = turn();
@@ -140,7 +141,7 @@ fn two_hundred_and_fifty_six_processes_use_one_cache_and_half_of_them_are_killed
     cache.validate().unwrap();
 }
 
-/// Waits until the segments in use have at most `limit` bytes and a maintainer has no more to do.
+/// Waits until the segments in use have at most `limit` bytes and the maintainer has no more work.
 fn wait_for_limit(cache: &Cache, limit: u64) {
     let in_use = || {
         let report = cache.report();
@@ -189,7 +190,7 @@ fn a_memory_limit_that_rises_and_falls_under_load_is_reached_and_every_account_i
     }
 }
 
-/// One thread of the test of the clock. Only it uses these keys, and nothing is evicted.
+/// One thread of the test of the clock. No other thread uses its keys, and nothing is evicted.
 fn use_until(cache: &Cache, thread: u64, is_over: &AtomicBool) {
     let mut random = Random::with_seed(thread + 1);
     let mut deadlines: HashMap<u64, Deadline> = HashMap::new();
@@ -249,7 +250,7 @@ fn no_step_of_the_clock_lets_an_item_expire_early_or_live_for_ever() {
     cache.tick(cache.now() + 41);
     let live: Vec<Vec<u8>> = cache.keys().collect();
     assert_eq!(live, [b"stays".to_vec()], "items outlive their deadlines");
-    // Those in segments that are still written to, too.
+    // Also items in segments that are still being filled.
     let mut cursor = larder::Cursor::default();
     while cache.sweep_group(&mut cursor, |_, _| true) {}
     assert_eq!(cache.len(), 1, "items that expired keep their memory");

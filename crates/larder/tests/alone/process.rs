@@ -1,4 +1,4 @@
-//! The memory and the threads that a process has for a cache.
+//! The memory and the threads that a process uses for a cache.
 
 use std::fs::read_dir;
 use std::thread::sleep;

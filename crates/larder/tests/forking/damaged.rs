@@ -1,5 +1,5 @@
-//! A region with words changed by another program than a cache: it is refused with the name of a
-//! field, or it is used, and no operation hangs or ends the process.
+//! A region in which another program has changed words. Either opening it fails with the name of a
+//! field, or it is used, and then no operation hangs or ends the process.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -19,7 +19,7 @@ fn builder(path: &Path) -> Builder {
     Cache::builder().memory_bytes(MEMORY_BYTES).cas(true).shared(path)
 }
 
-/// Returns the bytes of a cache with items of many kinds, overflow groups included.
+/// Returns the bytes of a cache with items of many kinds and with overflow groups.
 fn region(path: &Path) -> Vec<u8> {
     let cache = builder(path).open().unwrap();
     for number in 0..12_000 {
@@ -65,8 +65,8 @@ fn use_all(cache: &Cache) {
     drop((cache.iterate().take(5000).count(), cache.report(), cache.validate()));
 }
 
-/// Opens the file in a child. Returns 0 if it is refused, 1 if it is used. A panic is 101, a hang
-/// is a signal.
+/// Opens the file in a child. Returns 0 if opening it fails, 1 if it is used, 101 after a panic,
+/// and a signal after a hang.
 fn judge(path: &Path) -> i32 {
     let inspects = fork(|| {
         if let Ok(inspection) = Inspection::open(path) {
@@ -243,8 +243,8 @@ fn no_random_damage_hangs_or_ends_a_process() {
         let mut damaged = whole.clone();
         let mut said = Vec::new();
         for _ in 0..=draw.below(4) {
-            // The words that refer to others are few, so they are hit more often than the content
-            // of the segments.
+            // Few words refer to other parts, so the test changes such words more often than the
+            // content of the segments.
             let (from, to) = match draw.below(4) {
                 0 => (global::CLOCK, global::END),
                 1 => (layout.headers_at, layout.pool_at),
@@ -270,7 +270,7 @@ fn no_random_damage_hangs_or_ends_a_process() {
     assert!(refused < rounds, "{refused} of {rounds} refused");
 }
 
-/// Calls that look for one item, or at all.
+/// Calls that search for one item, or walk over all items.
 const CALLS: [(&str, Call); 12] = [
     ("get", |cache| usize::from(cache.get("key 1").is_some())),
     ("set", |cache| usize::from(cache.set("key 1", "v", None).is_ok())),
@@ -291,7 +291,7 @@ const CALLS: [(&str, Call); 12] = [
 
 type Call = fn(&Cache) -> usize;
 
-/// A program that writes over the file locks every group for a thread that never was.
+/// A program overwrites the file, so that every group is locked by a thread that never existed.
 #[test]
 fn a_region_written_over_holds_up_each_call_for_seconds_at_most() {
     let (_folder, path) = cache_file();

@@ -1,5 +1,5 @@
-//! Workers as of a web server: forked by a root process, they change their user or their root
-//! directory before they use a shared cache.
+//! Workers like the workers of a web server: a root process forks them, and they change their user
+//! or their root directory before they use a shared cache.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,20 +12,20 @@ use larder::{Builder, Cache, Refusal, StoreError};
 use larder_testkit::cache_file;
 use larder_testkit::children::{Child, Word, fork, sleep_for_ever};
 
-/// The user and the group of a worker: those without rights on most systems.
+/// The user and the group of a worker, which have no permissions on most systems.
 const UNPRIVILEGED: u32 = 65534;
 
 fn builder() -> Builder {
     Cache::builder().memory_bytes(32 << 20).processes_max(128).substitute(false)
 }
 
-/// Returns a cache in a file of mode 0600, and one in anonymous memory.
+/// Returns a cache in a file of mode 0600, and a cache in anonymous memory.
 fn caches(folder: &Path) -> [Cache; 2] {
     let path = folder.join("cache");
     [builder().shared(path).open().unwrap(), builder().anonymous_shared(true).open().unwrap()]
 }
 
-/// True if the test may change its user. Says so if not.
+/// True if the test may change its user. Otherwise prints that the test is skipped.
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -34,9 +34,10 @@ fn is_root() -> bool {
     is_root
 }
 
-/// Changes to a user without rights.
+/// Changes to a user without permissions.
 fn drop_rights() {
-    // SAFETY: the calls take numbers only. The process has one thread: it was just forked.
+    // SAFETY: the calls take only numbers. The process has only one thread, since it was just
+    // forked.
     let done = unsafe {
         libc::setgroups(0, std::ptr::null()) == 0
             && libc::setgid(UNPRIVILEGED) == 0
@@ -53,7 +54,7 @@ fn change_root(folder: &Path) {
     std::env::set_current_dir("/").unwrap();
 }
 
-/// Joins, and stores and reads: 0 if all is as it should be.
+/// Joins the cache, stores and reads. Returns 0 if all results are correct.
 fn work(cache: &Cache, worker: u32) -> i32 {
     if let Some(why) = cache.lost() {
         eprintln!("worker {worker}: {why}");
@@ -65,7 +66,8 @@ fn work(cache: &Cache, worker: u32) -> i32 {
     i32::from(!is_right) * 2
 }
 
-/// Lets workers and their parent see each other's changes. `become_worker` runs in each first.
+/// Checks that workers and their parent can read each other's changes. Each worker first calls
+/// `become_worker`.
 fn see_each_other(cache: &Cache, workers: u32, become_worker: impl Fn()) {
     cache.set("of the parent", "v", None).unwrap();
     for worker in 0..workers {
@@ -230,7 +232,7 @@ fn a_worker_beyond_the_processes_reads_and_its_changes_fail_until_another_one_le
             cache.try_clear().is_ok(),
             cache.remove_prefix("").is_ok(),
             cache.begin_load(b"k", Duration::from_secs(1)).is_ok(),
-            // A grandchild has no better luck.
+            // A grandchild also cannot change the cache.
             fork(|| i32::from(cache.set("k", "mine", None).is_ok())).wait() != 0,
         ];
         checked.say(wrong.iter().position(|wrong| *wrong).map_or(0, |at| at as u32 + 1));
@@ -280,7 +282,7 @@ fn a_process_that_finds_a_file_full_reads_it_and_its_changes_fail() {
     assert!(!third.contains("k"));
 }
 
-/// The rows of a thousand processes take more memory than the cache has.
+/// The rows of a thousand processes need more memory than the cache has.
 #[test]
 fn a_thousand_workers_of_a_small_cache_see_each_other() {
     const WORKERS: u32 = 1000;
@@ -302,7 +304,7 @@ fn a_thousand_workers_of_a_small_cache_see_each_other() {
     assert_eq!((0..WORKERS).map(|_| joined.hear()).sum::<u32>(), WORKERS, "not all have joined");
     for _ in &workers {
         cache.set("k", "v", None).unwrap();
-        // One of them hears it.
+        // One of the workers receives it.
         begin.say(1);
         assert_eq!(done.hear(), 1, "a worker does not see a store, or its delete fails");
         assert!(!cache.contains("k"), "the delete of a worker is lost");
@@ -369,7 +371,7 @@ fn a_child_of_a_worker_without_rights_to_the_file_has_no_cache() {
             let why = named.lost().map(ToString::to_string).unwrap_or_default();
             let is_told = why.contains("permission was denied");
             let has_cache = named.set("k", "of its own", None).is_ok();
-            // The file of the locks of anonymous memory is open to every user.
+            // Every user may open the lock file of anonymous memory.
             i32::from(!is_told) + 2 * i32::from(has_cache) + 4 * work_again(&anonymous)
         });
         before + grandchild.wait()

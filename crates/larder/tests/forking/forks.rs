@@ -1,4 +1,4 @@
-//! Processes forked from one that has a cache open.
+//! Processes forked from a process that has a cache open.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,7 +27,7 @@ fn is_of(key: u64, value: &[u8]) -> bool {
     value == value_of(key, value.len() as u64)
 }
 
-/// Performs operations of all kinds. True if all values were right.
+/// Performs operations of all kinds. True if all values were correct.
 fn play(cache: &Cache, seed: u64, operations: u64) -> bool {
     let mut state = seed | 1;
     let mut below = |bound: u64| {
@@ -190,7 +190,8 @@ fn a_child_that_does_not_use_the_cache_does_not_keep_its_parent_alive() {
     assert_eq!(cache.identity().1, [u64::from(std::process::id())]);
     assert_eq!(cache.get("k").as_deref(), Some(&b"v"[..]));
     cache.validate().unwrap();
-    // Until its alarm it would keep the output of the tests open, and cargo's caller waiting.
+    // Until its alarm the orphan would keep the output of the tests open, and cargo's caller would
+    // wait.
     assert_eq!(kill_process(orphan, Signal::KILL), Ok(()));
 }
 

@@ -1,4 +1,4 @@
-//! Leases among processes, and how they end.
+//! Leases between processes, and the ways in which they end.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn a_child_neither_has_nor_ends_the_lease_of_its_parent() {
                 return 1;
             }
             let taken = cache.lease("k", LONG).unwrap();
-            // The copy of a private cache has a process of its own.
+            // A child's copy of a private cache is separate from the parent's.
             2 * i32::from(taken.is_some() == is_shared)
         });
         assert_eq!(child.wait(), 0);

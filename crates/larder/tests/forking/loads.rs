@@ -89,7 +89,7 @@ fn a_change_by_another_handle_during_a_refresh_takes_precedence() {
             let value = if name == "increment" { "7" } else { "old" };
             cache.set("k", value, Some(Duration::from_secs(300))).unwrap();
             if name == "increment" {
-                // From now on the counter is changed in place.
+                // From now on increments change the counter in place.
                 other.increment("k", 0).unwrap();
             }
             let loaded = load_during(&cache, &MINUTE, || change(&other));

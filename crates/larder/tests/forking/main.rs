@@ -1,5 +1,5 @@
-//! Tests that fork, in one program: a child inherits the files and the memory of the tests in other
-//! threads, and these tests tolerate it.
+//! Tests that fork, in one program. A child inherits the files and the memory of the tests in other
+//! threads, which these tests must tolerate.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 

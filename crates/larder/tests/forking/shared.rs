@@ -104,7 +104,7 @@ fn each_field_of_another_layout_is_named() {
         (superblock::TTL_CLASSES, "number of TTL classes"),
         (superblock::MEMORY_BYTES, "memory in bytes"),
         (superblock::CAPACITY_BYTES, "capacity in bytes"),
-        // The tables of another peer are in addition to the memory.
+        // The tables of an additional peer are outside the memory.
         (superblock::PEERS, "size in bytes"),
         (superblock::PEER_BYTES, "bytes of a peer"),
         (superblock::BOOT, "before the system booted"),
@@ -275,7 +275,7 @@ fn a_cache_that_an_older_version_uses_is_not_replaced() {
     let (folder, path) = cache_file();
     drop(open(&path));
     change(&path, superblock::FORMAT, |word| word - u64::from(REGION_FORMAT) + 4);
-    // The older version locks a file beside the region, from the first byte on.
+    // The older version locks a separate file next to the region, starting at its first byte.
     let beside = folder.path().join("cache.lock");
     fs::write(&beside, "").unwrap();
     let older = Locks::open(&beside).unwrap();
@@ -309,7 +309,7 @@ fn too_many_processes_get_an_error() {
     let (_folder, path) = cache_file();
     let mut caches = Vec::new();
     let error = loop {
-        // The number of their threads does not matter.
+        // The number of threads per process has no effect.
         match builder(&path).maintainer(true).open() {
             Ok(cache) => {
                 cache.set(format!("k{}", caches.len()), "v", None).unwrap();

@@ -1,5 +1,5 @@
-//! What a program that uses the library relies on beside a disk tier: gets that miss nothing,
-//! errors where the disk fails, a stop that frees the directory, and children that cannot use it.
+//! The guarantees of the library with a disk tier: reads find every item, a failing disk causes
+//! errors, a stop releases the directory, and children cannot use the cache.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ fn a_batch_that_is_larger_than_memory_has_all_values() {
         let folder = tempfile::tempdir().unwrap();
         let cache = open(&folder.path().join("tier"), mode, 1 << 20);
         let names: Vec<_> = (0..64).map(|number| format!("k{number}")).collect();
-        // The longer ones are stored in pieces.
+        // The longer values are stored in pieces.
         let value = |number: u32| value_of(number, 12_000 + 30_000 * (number as usize % 4));
         for (number, name) in (0..).zip(&names) {
             cache.set(name, value(number), None).unwrap();
@@ -44,7 +44,7 @@ fn a_batch_that_is_larger_than_memory_has_all_values() {
     }
 }
 
-/// Overwrites the value in the log that the directory holds.
+/// Overwrites the value in the log of the directory.
 fn damage(path: &Path, value: &[u8]) {
     let log = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let log = log.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
@@ -126,7 +126,7 @@ fn the_index_of_the_disk_is_a_part_of_the_memory_without_a_maintainer() {
     for n in 0..150_000 {
         cache.set(format!("k{n}"), [0; 100], None).unwrap();
     }
-    // The memory is shared once in a second.
+    // Memory is divided between cache and index once per second.
     std::thread::sleep(Duration::from_millis(1100));
     cache.set("k", "v", None).unwrap();
     (0..100).for_each(|_| cache.maintain());

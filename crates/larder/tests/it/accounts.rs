@@ -1,4 +1,4 @@
-//! The statistics of a cache, and the memory it takes.
+//! The statistics of a cache, and the memory that it uses.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The library passes the scenes that all language bindings share.
+//! The library passes the shared scenes of all language bindings.
 
 use std::time::Duration;
 
@@ -32,8 +32,7 @@ fn refused_count(error: CountError) -> String {
     }
 }
 
-/// Returns the name of the outcome of a change: stored, or `otherwise` if the change had nothing to
-/// do.
+/// Returns the name of the outcome of a change: stored, or `otherwise` if nothing was changed.
 fn named(done: Result<bool, StoreError>, otherwise: &'static str) -> String {
     done.map_or_else(refusal, |done| if done { "ok" } else { otherwise }).to_owned()
 }
@@ -51,7 +50,7 @@ fn request<'a>(cache: &Cache, how: &str, key: &'a [u8], item: &ToStore<'_>) -> S
     StoreRequest { flags: item.flags, deadline, ..StoreRequest::new(key, mode) }
 }
 
-/// Returns the name of the outcome of such a store.
+/// Returns the name of the outcome of a store with flags.
 fn stored(cache: &Cache, request: &StoreRequest<'_>, value: &[u8]) -> &'static str {
     match cache.store(request, value) {
         Ok(Stored::Stored { .. }) => "ok",

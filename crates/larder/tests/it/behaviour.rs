@@ -296,7 +296,7 @@ fn a_read_is_repeated_if_its_segment_is_reused_meanwhile() {
         out.extend_from_slice(b"head|");
         heads += 1;
         if heads == 1 {
-            // The reader has found the record and not yet copied its value: now the segment is
+            // The reader has found the record but not yet copied its value. Now the segment is
             // emptied and filled with other bytes, and the key is stored again elsewhere.
             let cache = cache.clone();
             std::thread::spawn(move || {

@@ -1,6 +1,6 @@
-//! All operations at once, by many threads, on memories of several kinds: no value is mixed up, no
-//! count is lost, and all invariants hold afterwards. `CHURN_MS` sets the duration of each scene,
-//! in milliseconds.
+//! All operations, by many threads at the same time, on several kinds of memory: no value is mixed
+//! up, no count is lost, and all invariants hold afterwards. `CHURN_MS` sets the duration of each
+//! scene, in milliseconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use larder::{
 };
 use larder_testkit::Random;
 
-/// Number of keys that are counters; all bytes of other values identify their key.
+/// Number of keys that are counters. All bytes of the other values identify their key.
 const COUNTERS: u64 = 8;
 
 fn value_of(key: u64, bytes: usize) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn assert_is_of(key: u64, value: &[u8]) {
 }
 
 fn name_of(key: u64) -> Vec<u8> {
-    // Some have the maximum length.
+    // Some keys have the maximum length.
     let long = if key.is_multiple_of(5) { 242 } else { 0 };
     [&key.to_le_bytes()[..], &[b'k'; 242][..long]].concat()
 }
@@ -124,7 +124,7 @@ impl Player<'_> {
         }
     }
 
-    /// Uploads in two parts, or only the first one.
+    /// Uploads a value in two parts, or only the first part.
     fn upload(&mut self, key: u64, name: &[u8]) {
         let bytes = self.any_length();
         let first = self.random.below(bytes as u64 + 1) as usize;

@@ -1,4 +1,4 @@
-//! Inputs and situations at the limits of a cache: it stays valid, and refuses what it must.
+//! Inputs and situations at the limits of a cache: it stays valid, and refuses invalid requests.
 
 use std::sync::mpsc;
 use std::thread;
@@ -151,8 +151,8 @@ fn stores_succeed_with_fewer_segments_than_appenders() {
     cache.validate().unwrap();
 }
 
-/// Regression test: the clear was noticed only when the value had arrived, and then treated as one
-/// that preceded it.
+/// Regression test: the upload noticed the clear only after the value had arrived, and then removed
+/// the value as if it had been stored before the clear.
 #[test]
 fn a_large_value_stored_first_after_a_scheduled_clear_is_kept() {
     for cas in [true, false] {

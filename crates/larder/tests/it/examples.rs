@@ -1,4 +1,4 @@
-//! Runs the examples: each checks its output, and is short enough to watch.
+//! Runs the examples. Each example checks its results and ends within seconds.
 
 #[path = "../../examples/session_store.rs"]
 mod session_store;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 fn run(example: fn() -> Result<(), Box<dyn Error>>) {
     let started = Instant::now();
     example().expect("the example failed");
-    // All of them take half a second on an idle machine.
+    // All examples together take half a second on an idle machine.
     assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
 }
 

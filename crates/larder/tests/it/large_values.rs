@@ -60,7 +60,7 @@ fn an_upload_in_progress_at_a_clear_counts_as_stored_before_it() {
         let cache = ticked(16 << 20);
         cache.set(b"u", b"old", None).unwrap();
         let mut upload = cache.upload(b"u", 500_000).unwrap();
-        // The incomplete piece is cleared together with the complete ones.
+        // The incomplete piece is cleared together with the complete pieces.
         upload.push(&[1; 400_100]).unwrap();
         cache.clear();
         if is_taken_back {
@@ -114,7 +114,7 @@ fn every_way_of_storing_uses_pieces_from_the_same_length_on() {
         value.chunks(1000).for_each(|part| upload.push(part).unwrap());
         upload.store(&request(b"k", StoreMode::Set)).unwrap();
         assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
-        // The value reaches the length by an append.
+        // An append extends the value to this length.
         cache.set(b"k", &value[..bytes - 1], None).unwrap();
         cache.store(&request(b"k", StoreMode::Append), &value[bytes - 1..]).unwrap();
         assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
@@ -195,8 +195,8 @@ fn readers_of_large_values_cannot_hold_all_memory() {
     cache.validate().unwrap();
 }
 
-/// Returns a cache in which other readers hold as many segments as they may: large values are read
-/// without pins.
+/// Returns a cache in which other readers hold the maximum number of segments, so that large values
+/// are read without pins.
 fn with_all_pins_taken(memory_bytes: u64) -> (Cache, Vec<Read>) {
     let cache = Cache::builder().memory_bytes(memory_bytes).item_bytes_max(1 << 20).cas(true);
     let cache = cache.clock(Clock::Ticked).open().unwrap();
@@ -227,8 +227,8 @@ fn a_value_lost_during_each_read_is_a_miss() {
     let is_there = cache.get_to(b"large", &mut out, |_| {
         attempts += 1;
         assert!(attempts < 100, "the read does not end");
-        // Between the look-up and the copy, the value is lost and another one stored. A delete
-        // loses it, because eviction keeps what is read this often.
+        // Between the lookup and the copy, the value is removed and another value is stored. A
+        // delete removes it, because eviction keeps an item that is read this often.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(cache.delete(b"large"), Ok(true));
@@ -263,7 +263,7 @@ fn a_value_without_pins_is_copied_in_short_parts() {
     }
     assert!(value == expected, "{parts} parts");
     assert!(parts >= 300_000 / (16 << 10), "{parts} parts");
-    // The rest of a piece can be read at once.
+    // The rest of a piece can be read in one call.
     let mut large = open();
     let mut value = large.take_piece().unwrap().unwrap().to_vec();
     while large.next_piece(&mut value).unwrap() {}

@@ -79,7 +79,7 @@ fn deleting_a_large_value_that_was_read_frees_its_memory() {
         assert!(cache.delete("large").unwrap());
     }
     let (room, fresh) = (room(&cache), room(&open()));
-    // Except for the unused ends of a few segments.
+    // Allows for the unused ends of a few segments.
     assert!(room + 60 >= fresh, "space for {room} of {fresh} items");
 }
 

@@ -1,5 +1,5 @@
-//! Random operations on a cache and on a plain map must have the same results, whatever the clock
-//! does. After every run all invariants of the cache's memory are checked.
+//! Random operations on a cache and on a plain map must have the same results, regardless of the
+//! clock. After every run all invariants of the cache's memory are checked.
 
 use larder::{Counter, Direction, ReadOptions, Stale, StoreMode};
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ proptest! {
     fn a_full_cache_behaves_as_a_map_that_forgets(cas: bool, operations in prop::collection::vec(any_operation(), 1..600)) {
         let mut pair = Pair::new(1 << 20, cas);
         for operation in &operations {
-            // An operation may evict the item it works on, so enough memory is freed before each.
+            // An operation may evict its own item, so enough memory is freed before each operation.
             let filler = [0xF1; 9000];
             for number in 0..8u8 {
                 pair.cache.set([0xFF, number], filler, None).unwrap();

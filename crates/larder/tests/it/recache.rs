@@ -1,5 +1,5 @@
-//! The operations that a server needs beyond get and set: stale items and recache tokens, requested
-//! cas tokens, and metadata.
+//! The operations that a server needs in addition to get and set: stale items, recache tokens,
+//! requested cas tokens and metadata.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -129,7 +129,7 @@ fn a_value_stored_with_an_older_token_is_stale_and_keeps_deadline_and_recache_to
         assert!(meta.token_sent);
         assert!(!meta.fetched);
         assert_eq!((meta.deadline, meta.flags, meta.value_bytes), (deadline, 3, value.len()));
-        // With the item's own token the store is an ordinary one.
+        // With the item's current token the store is an ordinary store.
         stored(&cache, &StoreRequest { cas: Some(meta.cas), ..late }, b"new");
         let meta = cache.peek(b"k").unwrap();
         assert!(!meta.stale);
@@ -171,8 +171,8 @@ fn arithmetic_checks_the_token_and_sets_the_requested_one_and_a_deadline() {
     let cache = cache(1 << 20, true);
     let (now, up) = (cache.now(), Direction::Increment);
     stored(&cache, &StoreRequest { flags: 9, ..set(b"n") }, b"8");
-    // The first change makes it a number, the second changes it in place, the third needs space for
-    // the deadline, the fourth for one more digit.
+    // The first change turns the value into a number, the second changes it in place, the third
+    // needs space for the deadline, and the fourth for one more digit.
     for (round, ttl) in [None, None, Some(70), Some(80)].into_iter().enumerate() {
         let token = cache.peek(b"n").unwrap().cas;
         let counting = ArithmeticRequest {
@@ -225,7 +225,7 @@ fn a_requested_token_is_never_issued_again() {
         let given = thread::spawn(move || stored(&cache, &set(key), b"v")).join().unwrap();
         assert!(given > ahead, "{given}");
     }
-    // No sequence of tokens reaches this one, so later tokens need not exceed it.
+    // No sequence of tokens reaches this token, so later tokens need not exceed it.
     let far = u64::MAX;
     assert_eq!(stored(&cache, &StoreRequest { version: Some(far), ..set(b"k") }, b"v"), far);
     let mut given = HashSet::new();
@@ -285,7 +285,7 @@ fn an_item_that_survives_an_eviction_keeps_its_metadata() {
         cache.set(key, [0; 100], None).unwrap();
         (0..4).for_each(|_| drop(cache.get(key)));
         if number % 2 == 0 {
-            // Replaces an item that was read often: the new one survives without having been read.
+            // Replaces an item that was read often: the new item survives without having been read.
             cache.set(key, [0; 100], None).unwrap();
         }
         let stale = mark_stale(&cache, key);
@@ -330,7 +330,7 @@ fn the_time_of_the_last_use_is_accurate_to_a_minute() {
         assert_eq!(seen(&new), second);
         cache.get("hot").unwrap();
         assert!(second - seen("hot") <= 59, "{} in {second}", seen("hot"));
-        // A peek does not count as a use.
+        // A peek does not count as a read.
         assert_eq!(seen("looked at"), start);
     }
     assert!(cache.touch("looked at", None).unwrap());
@@ -376,7 +376,7 @@ fn the_departure_hook_gets_the_metadata_of_the_item() {
     cache.delete("replaced").unwrap();
     assert!(gone.lock().unwrap().is_empty());
     cache.tick(cache.now() + 1);
-    // Also if a store finds the expired item first.
+    // The same if a store finds the expired item first.
     stored(&cache, &set(b"dies"), b"again");
     {
         let gone = gone.lock().unwrap();

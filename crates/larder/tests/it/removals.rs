@@ -1,4 +1,4 @@
-//! The reports that a subscriber gets of items that leave the cache.
+//! The removals that a subscriber receives.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ fn ticked(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).open().unwrap()
 }
 
-/// Returns key, value and reason of the queued removals.
+/// Returns the key, value and reason of each queued removal.
 fn reported(removals: &Removals) -> Vec<(String, Option<String>, Reason)> {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     removals

@@ -1,4 +1,4 @@
-//! A client of a server that accepts connections and does not reply, or hangs up.
+//! A client of a server that accepts connections but does not reply, or closes them.
 #![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ fn threads_wait_for_a_stopped_server_in_parallel() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    // Replies to the first request as a memcached does, and to none after it.
+    // Replies to the first request like memcached, but not to later requests.
     let answers = thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let mut request = [0; 64];
@@ -38,8 +38,8 @@ fn threads_wait_for_a_stopped_server_in_parallel() {
     drop(stopped);
 }
 
-/// Accepts a connection and replies as a memcached without memory for readers does, then waits
-/// until the client sends the command.
+/// Accepts a connection, replies like a memcached that does not share its memory, and waits until
+/// the client sends the command.
 fn accept(listener: &UnixListener, command: &str) -> UnixStream {
     let (mut socket, _) = listener.accept().unwrap();
     wait_for(&mut socket, "\r\n");
@@ -63,8 +63,8 @@ fn a_read_is_repeated_if_a_new_connection_is_closed() {
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let server = thread::spawn(move || {
-        // Closes the connection of `connect`, and a new one, which a server that is about to end
-        // may accept.
+        // Closes the connection of `connect`, and one new connection, as a server does that is
+        // about to end.
         drop(accept(&listener, "mg key"));
         drop(accept(&listener, "mg key"));
         let mut socket = accept(&listener, "mg key");

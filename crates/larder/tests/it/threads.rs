@@ -1,4 +1,4 @@
-//! Many threads on one cache: every value read is one that a thread stored for that key, complete.
+//! Many threads on one cache: every value that is read is complete, and was stored for that key.
 
 use std::collections::HashMap;
 use std::sync::Barrier;
@@ -269,7 +269,7 @@ fn a_value_changed_in_place_is_always_read_with_its_own_cas_token() {
     cache.validate().unwrap();
 }
 
-/// Far more threads than thread slots: none fails, and each gets its turn.
+/// Far more threads than thread slots: no operation fails, and every thread makes progress.
 #[test]
 fn a_thousand_threads_on_a_mebibyte_each_get_their_turn() {
     const THREADS: u64 = 1024;
@@ -280,7 +280,7 @@ fn a_thousand_threads_on_a_mebibyte_each_get_their_turn() {
     thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
-                // All threads live at the same time: the later ones find no thread slot.
+                // All threads exist at the same time: the last threads find no free thread slot.
                 all_begun.wait();
                 churn(cache, thread, 500, OPERATIONS, 100);
             });

@@ -1,4 +1,4 @@
-//! A cache with a disk tier has everything that was stored: in a memory that is too small for it,
+//! A cache with a disk tier holds all items that were stored, even if memory is too small for them,
 //! and after a restart.
 
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ impl Random {
 const MODES: [TierMode; 2] = [TierMode::Store, TierMode::Cache];
 
 fn open_as(path: &Path, mode: TierMode, durability: Durability, clock: Clock) -> Cache {
-    // In mode cache nothing is dropped either: all is admitted, and the log and its memory have
-    // room for it.
+    // Nothing is dropped in cache mode either: all items are admitted, and the log and its memory
+    // have enough space.
     let disk = DiskTier::new(path, 256 << 20).mode(mode).durability(durability);
     let disk = disk.admission(Admission::All).dirty_bytes(64 << 20);
     Cache::builder().memory_bytes(2 << 20).cas(true).clock(clock).tier(disk).open().unwrap()
@@ -71,7 +71,7 @@ fn random_value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A key, and what the model has of it.
+/// A key, and its item in the model.
 struct Turn<'a> {
     cache: &'a Cache,
     model: &'a mut HashMap<Vec<u8>, Item>,
@@ -192,7 +192,7 @@ fn check_all(cache: &Cache, model: &HashMap<Vec<u8>, Item>) {
     }
 }
 
-/// A disk that falls far behind would have to drop items that memory evicts.
+/// If the disk cannot keep up, evicted items are dropped.
 fn wait_for_the_disk(cache: &Cache) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while cache.tier().unwrap().statistics.dirty_bytes > 4 << 20 {
@@ -269,7 +269,7 @@ fn store_and_restart(mode: TierMode) {
     let unix_secs = cache.epoch().unix_of(deadline.0);
     drop(cache);
     let cache = ticked();
-    // Before the cache has seen the old token again.
+    // The cache has not read the old token from the disk yet.
     let Stored::Stored { cas: later, .. } =
         cache.store(&StoreRequest::new(b"other", StoreMode::Set), b"").unwrap()
     else {
@@ -277,7 +277,7 @@ fn store_and_restart(mode: TierMode) {
     };
     let meta = cache.peek(b"k").unwrap();
     assert_eq!((meta.flags, meta.cas), (77, cas));
-    // A ticked clock stands still while the system's goes on, for a second or so.
+    // A ticked clock stands still for about a second, while the system's clock advances.
     let later_secs = cache.epoch().unix_of(meta.deadline.0) - unix_secs;
     assert!((0..5).contains(&later_secs), "the deadline has moved by {later_secs} s");
     assert!(later > cas, "token {later} comes after {cas}");
@@ -300,7 +300,7 @@ fn a_full_disk_refuses_stores_keeps_the_old_value_and_deletes() {
     let stored =
         (0..2000).take_while(|n: &u32| cache.set(n.to_le_bytes(), &value, None).is_ok()).count();
     assert!((200..640).contains(&stored), "{stored} items of 100 kB in 64 MiB");
-    // Memory has the old value, and could lose it.
+    // The old value is in memory, and could be evicted.
     assert_eq!(cache.get(0_u32.to_le_bytes()), Some(value.clone()));
     let refused = cache.set(0_u32.to_le_bytes(), vec![2; 100_000], None);
     assert_eq!(refused, Err(StoreError::Journal(Refusal::Full)));
@@ -332,7 +332,7 @@ fn count_in_threads(mode: TierMode) {
                     let counter = format!("counter {}", random.below(20));
                     assert!(cache.increment(counter, 1).unwrap().is_some());
                     added.fetch_add(1, Ordering::Relaxed);
-                    // Pushes the counters out of memory.
+                    // Evicts the counters from memory.
                     cache.set(format!("filler {}", random.next()), vec![0; 8000], None).unwrap();
                     if random.below(50) == 0 {
                         (0..20).for_each(|_| {
@@ -357,7 +357,7 @@ fn threads_count_exactly_on_counters_that_memory_loses() {
     MODES.into_iter().for_each(count_in_threads);
 }
 
-/// Fills memory, so that it loses what it had before.
+/// Fills memory, so that all earlier items are evicted.
 fn push_out(cache: &Cache) {
     (0..1000).for_each(|n| cache.set(format!("filler {n}"), vec![0; 4000], None).unwrap());
 }

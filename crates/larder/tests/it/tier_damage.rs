@@ -1,5 +1,5 @@
-//! What is read past the damage of a directory: never a value that a key has not had, and what is
-//! called current is.
+//! Salvaging a damaged directory never returns a value that a key did not have, and values marked
+//! as current are current.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const EXTENT: u64 = 4 << 20;
 
-/// A directory, and what its keys have and have had.
+/// A directory, and the current and former values of its keys.
 struct Scene {
     _folder: TempDir,
     path: PathBuf,
@@ -22,7 +22,7 @@ struct Scene {
     earlier: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
 }
 
-/// What a salvage has shown.
+/// The items that a salvage has returned.
 struct Shown {
     items: BTreeMap<Vec<u8>, TierTrust>,
     damages: Vec<TierDamage>,
@@ -36,7 +36,7 @@ fn open(path: &PathBuf, mode: TierMode) -> Cache {
 }
 
 impl Scene {
-    /// About three segments: items are replaced and deleted, until a clean stop.
+    /// Creates about three segments: replaces and deletes items, then stops cleanly.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tier");
@@ -67,7 +67,7 @@ impl Scene {
         OpenOptions::new().read(true).write(true).open(self.path.join("log")).unwrap()
     }
 
-    /// Reads past the damage, and checks what is shown.
+    /// Salvages the directory, and checks the items.
     fn salvage(&self) -> Shown {
         let directory = TierInspection::open(&self.path).unwrap();
         let (mut items, mut damages) = (BTreeMap::new(), Vec::new());
@@ -110,7 +110,7 @@ fn a_flipped_bit_costs_an_item_at_most_and_no_old_value_is_called_current() {
     for _ in 0..60 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let (at, bit) = (random >> 33, random >> 29 & 7);
-        // Mostly behind the header of an extent, sometimes in it.
+        // Usually after the header of an extent, sometimes within it.
         let at = if at % 9 == 0 { at % 3 * EXTENT + at / 9 % 100 } else { at % (3 * EXTENT) };
         let mut byte = [0];
         log.read_exact_at(&mut byte, at).unwrap();
@@ -172,14 +172,14 @@ fn pages_that_are_zero_or_cut_off_are_lost_and_said() {
 fn a_value_that_looks_like_records_does_not_hold_up_a_salvage() {
     let mut scene = Scene::new();
     let cache = open(&scene.path, TierMode::Store);
-    // Heads of records that claim to be long, one at each place that a record may begin.
+    // Record headers with a large length, one at each place where a record may begin.
     let mut head = [0_u8; 8];
     (head[4], head[5]) = (1, 9);
     head[..4].copy_from_slice(&1_000_000_u32.to_le_bytes());
     let value = head.repeat(3_000_000 / 8);
     scene.set(&cache, b"hostile", &value);
     drop(cache);
-    // The head of its record.
+    // The header of the record.
     let log = scene.log();
     let mut bytes = vec![0; 5 * EXTENT as usize];
     log.read_exact_at(&mut bytes, 0).unwrap();

@@ -1,4 +1,4 @@
-//! What changes between two starts of a disk tier: the clock, the memory, the size.
+//! Changes between two starts of a disk tier: of the clock, the memory and the size.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const MODES: [TierMode; 2] = [TierMode::Store, TierMode::Cache];
 
-/// A directory, and the clock of those who open it.
+/// A directory, and the clock of the caches that open it.
 struct Place {
     folder: TempDir,
     mode: TierMode,
@@ -29,7 +29,7 @@ impl Place {
         Cache::builder().memory_bytes(memory_bytes).clock(clock).tier(disk).open().unwrap()
     }
 
-    /// A start whose clock is the system's, until the test lets it tick.
+    /// Opens the cache with the system's time, until the test ticks its clock.
     fn ticked(&self) -> Cache {
         self.open(Clock::Ticked, 2 << 20, 64 << 20)
     }
@@ -62,7 +62,7 @@ fn a_clock_that_is_set_back_while_down_brings_nothing_back() {
         assert_eq!(cache.get("expired"), None);
         cache.set("later", "v", None).unwrap();
         drop(cache);
-        // The system's clock is 161 seconds behind the one that the test has moved.
+        // The system's clock is 161 seconds earlier than the clock that the test has moved.
         let cache = place.ticked();
         let mode = place.mode;
         assert_eq!(cache.get("cleared"), None, "{mode:?}: the clear was due");

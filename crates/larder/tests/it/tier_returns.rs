@@ -1,4 +1,4 @@
-//! When an item that only the disk has returns to memory.
+//! When an item that is only on the disk returns to memory.
 
 use std::path::Path;
 use std::task::Poll;
@@ -25,7 +25,7 @@ fn fill(cache: &Cache) {
     }
 }
 
-/// Reads of the disk that a read of an item takes.
+/// Returns the number of disk reads during a read of an item.
 fn reads_of(cache: &Cache, read: impl FnOnce()) -> u64 {
     let reads = || cache.tier().unwrap().statistics.reads;
     let before = reads();
@@ -39,7 +39,7 @@ fn get(cache: &Cache, number: u32) -> u64 {
     })
 }
 
-/// The numbers of items that have left memory.
+/// Returns the numbers of the items that are no longer in memory.
 fn cold(cache: &Cache) -> impl Iterator<Item = u32> {
     cache.sync().unwrap();
     (0..ITEMS / 4).step_by(20)
@@ -93,7 +93,8 @@ fn what_a_change_needs_returns_at_once_and_so_do_long_values() {
     assert_eq!(get(&cache, numbers[0]), 0);
     let long = || assert_eq!(cache.get("long").unwrap(), [7; 40_000]);
     assert_eq!([reads_of(&cache, long), reads_of(&cache, long)], [1, 0]);
-    // A caller that may claim the recache token of what it has read needs the item in memory.
+    // A caller that may claim the recache token of the item that it has read needs the item in
+    // memory.
     let key = numbers[1].to_le_bytes();
     let options = ReadOptions { noted: true, value: true };
     let read = cache.read_as(&key, options, &mut Vec::new(), |_, _| ());

@@ -1,4 +1,5 @@
-//! Two keys that share a place in the index of the disk: each is changed by itself, and in time.
+//! Two keys that share a place in the index of the disk: a change affects only one of them, and
+//! ends in time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,9 +16,10 @@ fn open(path: &Path) -> Cache {
     Cache::builder().memory_bytes(2 << 20).tier(disk).open().unwrap()
 }
 
-/// Two keys that the index cannot tell apart: the same table of 12 bits, the same tag of 21.
+/// Returns two keys that the index cannot distinguish: they have the same 12-bit table number and
+/// the same 21-bit tag.
 fn pair(path: &Path) -> [String; 2] {
-    // docs/tier-format.md: the key of the hash.
+    // The key of the hash; see docs/tier-format.md.
     let manifest = fs::read(path.join("MANIFEST")).unwrap();
     let hasher = KeyHasher::new(manifest[64..80].try_into().unwrap());
     let mut seen = HashMap::new();
@@ -50,7 +52,7 @@ fn a_change_of_an_item_that_only_the_disk_has_ends_although_another_key_shares_i
             cache.set(&a, "7", None).unwrap();
             cache.set(&b, "other", None).unwrap();
             drop(cache);
-            // Memory is empty: both are on the disk alone.
+            // Memory is empty: both items are only on the disk.
             let cache = open(&path);
             change(&cache, &a);
             assert_eq!(cache.get(&b).as_deref(), Some(&b"other"[..]), "the other key stays");

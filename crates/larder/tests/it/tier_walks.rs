@@ -1,5 +1,5 @@
-//! A walk over a cache with a disk tier shows what memory has and what only the disk has, each key
-//! once, while other threads store, read and push items out.
+//! A walk over a cache with a disk tier returns the items in memory and the items that are only on
+//! the disk, each key once, while other threads store, read and evict items.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn set(cache: &Cache, key: &str, turn: u32) {
     cache.store(&request, &value_of(key, turn)).unwrap();
 }
 
-/// Walks over everything, and pauses at each read of the disk.
+/// Walks over all items, and pauses at each read of the disk.
 fn walk(cache: &Cache, prefix: &str, pause: Duration) -> BTreeMap<Vec<u8>, Dumped> {
     let (mut walk, mut read, mut found) = (cache.walk(prefix), Vec::new(), Vec::new());
     let mut shown = BTreeMap::new();
@@ -111,7 +111,7 @@ fn parts_of_the_disk_show_what_it_has_once() {
     assert!(parts >= 40, "{parts} parts");
 }
 
-/// Ends the threads of a test, also if it fails.
+/// Ends the threads of a test, even if the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -120,7 +120,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Threads store, read and delete items beside walks; `check` sees what each walk has shown.
+/// Threads store, read and delete items during walks. `check` receives the items that each walk has
+/// returned.
 fn walk_beside_threads(mode: TierMode, check: impl Fn(&Cache, &BTreeMap<Vec<u8>, Dumped>)) {
     let folder = tempfile::tempdir().unwrap();
     let cache = open(&folder.path().join("tier"), mode, 48 << 20, Clock::System);
@@ -145,7 +146,7 @@ fn walk_beside_threads(mode: TierMode, check: impl Fn(&Cache, &BTreeMap<Vec<u8>,
         });
         let reclaimed = || cache.tier().unwrap().statistics.reclaimed_segments;
         let start = Instant::now();
-        // Reclaim takes its time where the disk is slow.
+        // Reclaim is slow on a slow disk.
         while start.elapsed() < Duration::from_secs(6) || reclaimed() <= 10 {
             check(cache, &walk(cache, "", Duration::from_micros(500)));
             let reclaimed = reclaimed();
@@ -175,7 +176,7 @@ fn a_walk_over_a_busy_store_shows_every_key_once_in_a_state_that_it_had() {
 #[test]
 fn a_walk_over_a_busy_cache_shows_every_key_that_stays() {
     walk_beside_threads(TierMode::Cache, |cache, shown| {
-        // Nothing stores them again, so those that are there now were there all the time.
+        // They are never stored again, so the items that exist now existed during the entire walk.
         let stable = (0..STABLE).map(|n| format!("stable {n}"));
         let stays: Vec<String> = stable.filter(|key| cache.get(key).is_some()).collect();
         let is_missing = |key: &&String| !shown.contains_key(key.as_bytes());
@@ -195,7 +196,7 @@ fn a_removal_by_prefix_takes_what_was_stored_before_and_nothing_that_is_stored_l
     let removed = thread::scope(|scope| {
         let (cache, is_over) = (&cache, &is_over);
         let _ends = Ends(is_over);
-        // Reclaim is busy, and moves old items behind new ones.
+        // Reclaim is active, and moves old items after new items.
         scope.spawn(move || {
             for turn in (2..).take_while(|_| !is_over.load(Relaxed)) {
                 set(cache, &format!("busy {}", turn * 7 % BUSY), turn);
@@ -228,7 +229,7 @@ fn a_removal_by_prefix_takes_what_was_stored_before_and_nothing_that_is_stored_l
     };
     check(&cache);
     drop(cache);
-    // All of it is in the log.
+    // All of these items are in the log.
     check(&open(&path, TierMode::Store, 48 << 20, Clock::System));
 }
 
@@ -237,7 +238,7 @@ fn a_removal_by_prefix_takes_what_a_cache_has_in_memory_and_on_its_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tier");
     let cache = open(&path, TierMode::Cache, 256 << 20, Clock::System);
-    // A cache drops what its disk does not take in time.
+    // In cache mode evicted items are dropped if the disk cannot keep up.
     let settle = |n: u32| n.is_multiple_of(100).then(|| cache.sync().unwrap());
     (0..6000).for_each(|n| (set(&cache, &format!("user {n}"), 1), settle(n)).0);
     (0..2000).for_each(|n| (set(&cache, &format!("other {n}"), 1), settle(n)).0);
@@ -246,7 +247,7 @@ fn a_removal_by_prefix_takes_what_a_cache_has_in_memory_and_on_its_disk() {
     let removed = thread::scope(|scope| {
         let (cache, is_over) = (&cache, &is_over);
         let _ends = Ends(is_over);
-        // Items are evicted and return all the time.
+        // Items are evicted and return continuously.
         scope.spawn(move || {
             for turn in (0..).take_while(|_| !is_over.load(Relaxed)) {
                 set(cache, &format!("busy {}", turn % 500), turn);
@@ -269,7 +270,8 @@ fn a_removal_by_prefix_takes_what_a_cache_has_in_memory_and_on_its_disk() {
         assert!(steps > 100, "{steps} steps");
         removal.removed()
     });
-    // What was evicted at that moment is gone without a count, and what returned may count twice.
+    // Items that were evicted at that moment are gone but not counted, and items that returned may
+    // be counted twice.
     assert!((5600..=5750).contains(&removed), "{removed} removed");
     let check = |cache: &Cache| {
         let left = cache.keys_with_prefix("user ").count();

@@ -1,4 +1,4 @@
-//! Walks over a cache that changes meanwhile.
+//! Walks over a cache that changes during the walk.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,7 +75,7 @@ fn no_walk_misses_an_item_while_the_index_grows_and_items_move() {
                     let key = (thread << 32 | number).to_le_bytes();
                     cache.set(key, [thread as u8; 60], None).unwrap();
                     // Leaves holes everywhere, so that segments are compacted and stable items are
-                    // moved; stable items are also stored again.
+                    // moved. Stable items are also stored again.
                     if number % 8 != 0 {
                         cache.delete(key).unwrap();
                     }
@@ -146,7 +146,7 @@ fn removing_a_prefix_removes_exactly_its_items() {
     cache.set("user:", vec![0; 300_000], None).unwrap();
     cache.set("user:7:dies", "", Some(Duration::from_secs(1))).unwrap();
     cache.tick(cache.now() + 1);
-    // In memory the value follows the key.
+    // In a record the value follows the key.
     cache.set("use", "r:7:0", None).unwrap();
     assert_eq!(cache.keys_with_prefix("user:7:").count(), 100);
     assert_eq!(cache.remove_prefix("user:7:").unwrap(), 100);

@@ -15,18 +15,18 @@ use crate::victim::MEMORY_BYTES;
 /// Size of a page of memory, in bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Of a slot word, the bits that name a segment and the place in it, and how far the segment's are
-/// shifted; see docs/region-format.md.
+/// The bits of a slot word that contain a segment and the place in it, and the shift of the
+/// segment; see docs/region-format.md.
 const PLACE_MASK: u64 = (1 << 37) - 1;
 const SEGMENT_SHIFT: u32 = 17;
 
-/// How far the kind of a slot word is shifted. It is 1 in each that names a record.
+/// The shift of the kind in a slot word. The kind is 1 in every word that refers to a record.
 const KIND_SHIFT: u32 = 45;
 
-/// How far the owner in a group's control word is shifted.
+/// The shift of the owner in the control word of a group.
 const OWNER_SHIFT: u32 = 52;
 
-/// The bytes of a piece before its part of the value.
+/// Number of bytes of a piece before its part of the value.
 const PIECE_HEAD_BYTES: usize = 16;
 
 /// The fields of a record.
@@ -60,7 +60,7 @@ impl Copy {
         0..self.bytes.len().div_ceil(PAGE_BYTES)
     }
 
-    /// Copies the changes of some pages. Returns the changed parts, at most one of each page.
+    /// Copies the changes of some pages. Returns the changed parts, at most one per page.
     pub(crate) fn update(&mut self, pages: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
         let mut changed = Vec::new();
         for page in pages {
@@ -83,8 +83,8 @@ impl Copy {
         changed
     }
 
-    /// True if a change concerns bytes that a process can reach. Otherwise the memory is as it was
-    /// before, to every process that may find it.
+    /// True if a process can reach any of the changed bytes. Otherwise the memory looks unchanged
+    /// to every process.
     pub(crate) fn is_reachable(&mut self, changed: &[Range<usize>]) -> bool {
         if changed.iter().all(|part| self.is_unreachable(part)) {
             return false;
@@ -99,8 +99,8 @@ impl Copy {
         self.unreachable.get(next).is_some_and(|other| other.start <= part.start)
     }
 
-    /// Returns a copy with noise in place of all bytes that no process can reach. If a process
-    /// reads them all the same, the judgement of this copy does not depend on what the child wrote.
+    /// Returns a copy in which all bytes that no process can reach are random. If a process reads
+    /// such bytes anyway, the result does not depend on the bytes that the child wrote.
     pub(crate) fn with_noise(&self, random: &mut Random) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for part in &self.unreachable {
@@ -112,7 +112,7 @@ impl Copy {
         bytes
     }
 
-    /// Returns the offsets of the groups that have changes.
+    /// Returns the offsets of the changed groups.
     pub(crate) fn groups_in(&self, changed: &[Range<usize>]) -> Vec<usize> {
         let within = |part: &Range<usize>| {
             let first = part.start / GROUP_BYTES * GROUP_BYTES;
@@ -126,7 +126,7 @@ impl Copy {
         changed.iter().flat_map(within).filter(holds_groups).collect()
     }
 
-    /// True if a group lies at this offset: its control word has a level.
+    /// True if there is a group at this offset: its control word has a level.
     pub(crate) fn has_group(&self, at: usize) -> bool {
         let segment = (at - self.layout.pool_at) / self.layout.segment_bytes;
         self.is_of_index(segment) && self.word(at) != 0
@@ -146,7 +146,7 @@ impl Copy {
         self.is_in(self.layout.groups_directory_at..self.layout.overflow_directory_at, segment)
     }
 
-    /// Returns a number that is the same for memory that is the same to every process.
+    /// Returns a number that is equal for two memories that look the same to every process.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut at = 0;
@@ -166,14 +166,14 @@ impl Copy {
         u32::from_le_bytes(self.bytes[at..at + 4].try_into().unwrap())
     }
 
-    /// Returns the parts of the region that no process reads, in order: segments that hold neither
-    /// records nor groups nor the ghost, the memory behind the last record of a segment, and the
-    /// values of pieces that no word names.
+    /// Returns the parts of the region that no process reads, in order: segments without records,
+    /// groups or ghost rows, the memory after the last record of a segment, and the values of
+    /// pieces to which no word refers.
     fn find_unreachable(&self) -> Vec<Range<usize>> {
         let segment_bytes = self.layout.segment_bytes;
         let mut parts = Vec::new();
         let mut pieces = HashMap::new();
-        // Memory that was never used is zero, which its first user may rely on.
+        // Memory that was never used is zero, and its first user may rely on this.
         for segment in 0..self.word(global::FRESH_SEGMENT) as usize {
             let at = self.layout.segment_at(segment as u32);
             if self.word(self.layout.sequences_at + segment * 8) == 0 {
@@ -197,7 +197,7 @@ impl Copy {
         parts
     }
 
-    /// True if a directory names a segment, which then holds groups or the ghost.
+    /// True if a directory contains a segment. Such a segment holds groups or ghost rows.
     fn is_in_directory(&self, segment: usize) -> bool {
         self.is_in(self.layout.groups_directory_at..self.layout.holds_at, segment)
     }
@@ -207,7 +207,8 @@ impl Copy {
         named.any(|named| named as usize == segment + 1)
     }
 
-    /// Adds the pieces of a segment: the name of each, and where its part of the value is.
+    /// Adds the pieces of a segment: the name of each piece, and the range of its part of the
+    /// value.
     fn push_pieces(&self, segment: usize, filled: usize, pieces: &mut HashMap<u64, Range<usize>>) {
         let segment_at = self.layout.segment_at(segment as u32);
         let mut offset = 0;
@@ -222,7 +223,8 @@ impl Copy {
         }
     }
 
-    /// Removes the pieces that any word could name: a table's, or what a thread slot is replacing.
+    /// Removes the pieces to which a word could refer: each word of a table, and each word that a
+    /// thread slot is replacing.
     fn forget_named(&self, pieces: &mut HashMap<u64, Range<usize>>) {
         for word in self.bytes.chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into().unwrap());

@@ -1,4 +1,4 @@
-//! Judges the cache that a killed process left.
+//! Checks the cache that a killed process left.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use larder_testkit::Random;
 use crate::operations::{keys, value};
 use crate::victim::open;
 
-/// Longest duration of a thousand operations, whatever state was left.
+/// Maximum duration of a thousand operations, regardless of the state that was left.
 const PATIENCE: Duration = Duration::from_secs(5);
 const OPERATIONS_AFTER: u32 = 1000;
 
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// All items, each with its token.
+/// All items with their cas tokens.
 pub(crate) type Contents = HashMap<String, (Seen, u64)>;
 
 fn see(cache: &Cache, key: &str) -> Option<(Seen, u64)> {
@@ -52,7 +52,7 @@ fn see(cache: &Cache, key: &str) -> Option<(Seen, u64)> {
     Some((Seen { value, flags: meta.flags, deadline, stale, token_sent }, meta.cas))
 }
 
-/// Returns the content of a cache under the names in use.
+/// Returns the items of a cache with the names in use.
 pub(crate) fn contents(cache: &Cache, also: &str) -> Contents {
     let names = keys().chain([also.to_string()]);
     names.filter_map(|key| see(cache, &key).map(|seen| (key, seen))).collect()
@@ -67,13 +67,13 @@ pub(crate) struct Allowed {
     pub(crate) before: Contents,
     pub(crate) after: Contents,
     pub(crate) evicts: bool,
-    /// One more name.
+    /// One additional name.
     pub(crate) detail: String,
 }
 
 impl Allowed {
-    /// Checks the content; the cas tokens only if `tokens` is true. An item that a dead process was
-    /// changing may keep its old token until it is repaired.
+    /// Checks the content, including the cas tokens if `tokens` is true. An item that a dead
+    /// process was changing may keep its old token until it is repaired.
     fn check(&self, cache: &Cache, tokens: bool) -> Result<Contents, String> {
         let seen = contents(cache, &self.detail);
         for key in keys().chain([self.detail.clone()]) {
@@ -94,7 +94,7 @@ impl Allowed {
     }
 }
 
-/// A place for judging copies.
+/// A folder in which copies are checked.
 pub(crate) struct Judge {
     path: PathBuf,
     random: Random,
@@ -106,22 +106,22 @@ impl Judge {
         Self { path: folder.join("judged"), random: Random::with_seed(seed | 1), survivor: None }
     }
 
-    /// Judges a region by opening it later.
+    /// Checks a region by opening it later.
     pub(crate) fn later(&mut self, region: &[u8], allowed: &Allowed) -> Result<(), String> {
         fs::write(&self.path, region).unwrap();
         let cache = open(&self.path);
         self.judge(&cache, allowed)
     }
 
-    /// Judges a cache in a file that other processes use too.
+    /// Checks a cache in a file that other processes also use.
     pub(crate) fn judge(&mut self, cache: &Cache, allowed: &Allowed) -> Result<(), String> {
         cache.validate().map_err(|broken| format!("when opened: {broken}"))?;
         let seen = allowed.check(cache, true)?;
         self.use_it(cache, seen)
     }
 
-    /// Judges a region by a process attached all the time. `base` is the region before it was first
-    /// opened.
+    /// Checks a region in a process that was attached the whole time. `base` is the region before
+    /// it was first opened.
     pub(crate) fn survivor(
         &mut self,
         base: &[u8],
@@ -164,8 +164,8 @@ impl Judge {
     }
 }
 
-/// Performs operations beside a process stopped in the middle of one. They may be refused. Returns
-/// the duration of the slowest.
+/// Performs operations while another process is stopped in the middle of an operation. They may be
+/// refused. Returns the duration of the slowest operation.
 pub(crate) fn go_on_beside(cache: &Cache, random: &mut Random) -> Result<Duration, String> {
     const PATIENCE: Duration = Duration::from_secs(4);
     let mut slowest = Duration::ZERO;
@@ -188,17 +188,19 @@ pub(crate) fn go_on_beside(cache: &Cache, random: &mut Random) -> Result<Duratio
         if let Err(error) = done
             && !matches!(error, StoreError::Stuck(_) | StoreError::NoMemory)
         {
-            return Err(format!("beside a stopped process: {error}"));
+            return Err(format!("while another process was stopped: {error}"));
         }
         slowest = slowest.max(begun.elapsed());
         if slowest > PATIENCE {
-            return Err(format!("operation {round} took {slowest:?} beside a stopped process"));
+            return Err(format!(
+                "operation {round} took {slowest:?} while another process was stopped"
+            ));
         }
     }
     Ok(slowest)
 }
 
-/// Deletes everything, after which no memory may be in use.
+/// Deletes all items. Afterwards no memory may be in use.
 fn drain(cache: &Cache) -> Result<(), String> {
     let names: Vec<Vec<u8>> = cache.keys().collect();
     for name in names {
@@ -225,7 +227,7 @@ fn drain(cache: &Cache) -> Result<(), String> {
     if is_empty { Ok(()) } else { Err(format!("not all memory was freed: {report:?}")) }
 }
 
-/// The values that must be present.
+/// The expected values.
 struct Model {
     values: HashMap<String, Vec<u8>>,
     evictions: u64,

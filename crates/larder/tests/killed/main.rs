@@ -1,21 +1,22 @@
-//! A process is killed at any instruction of any operation: a valid cache remains, and no process
-//! waits for the dead one.
+//! A process is killed at any instruction of any operation: the cache stays valid, and no process
+//! waits for the dead process.
 //!
-//! A child performs one operation. After each instruction that changed the memory, a copy of the
-//! memory shows the state that a kill at this point would leave: its row is still attached, and no
-//! process holds its lock. Each copy is judged twice: by a process that opens it later, and by a
-//! process that was attached all the time. Some children are really killed, to show that the copies
-//! match the state after a kill. Beside others, which are stopped, writers are timed.
+//! A child performs one operation. After each instruction that changes the memory, the test copies
+//! the memory. The copy is the state that a kill at this point would leave: the child's row is
+//! still attached, and no process holds its lock. Each copy is checked twice: by a process that
+//! opens it later, and by a process that was attached the whole time. Some children are really
+//! killed, to check that the copies match the state after a kill. Other children are stopped, and
+//! the test measures the writers of other processes.
 //!
-//! Two instructions in between leave the same memory, so the child runs to its next store: it finds
-//! the memory write-protected. Nor does it matter which bytes it has written where no process can
-//! find them, such as those of a record that is not filed yet: states that differ only there are
-//! judged once, and the process that opens the copy finds noise there.
+//! Instructions between two stores do not change the memory, so the child runs to its next store,
+//! which stops it because the memory is write-protected. States that differ only in bytes that no
+//! process can reach, such as the bytes of a record that is not in the index yet, are checked only
+//! once. In the copy these bytes are random.
 //!
-//! `LARDER_KILLED=all` judges every copy (`make verify ONLY=crash`). `LARDER_KILLED=1000` judges
-//! about 1000 copies of each operation, drawn anew each time. The default is a fixed sample.
-//! `LARDER_KILLED_SEED` selects another sample. An argument selects the operations with that part
-//! in their name, `--exact evict` the operation of that name.
+//! `LARDER_KILLED=all` checks every copy (`make verify ONLY=crash`). `LARDER_KILLED=1000` checks
+//! about 1000 copies of each operation, a new sample each time. The default is a fixed sample.
+//! `LARDER_KILLED_SEED` selects another sample. An argument selects the operations whose names
+//! contain it; `--exact evict` selects the operation with this name.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 #[cfg(target_arch = "x86_64")]

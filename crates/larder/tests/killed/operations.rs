@@ -1,4 +1,4 @@
-//! The operations during which a process dies, one of each kind.
+//! The operations during which a process is killed, one of each kind.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::victim::{Victim, open};
 /// One operation, and the cache in which it is performed.
 pub(crate) struct Operation {
     pub(crate) name: &'static str,
-    /// Creates the cache. The victim receives the returned text.
+    /// Creates the cache. The returned text is passed to the victim.
     pub(crate) prepare: fn(&Path) -> String,
     /// Performs the operation, within `Victim::steps`.
     pub(crate) act: fn(&Victim),
@@ -156,7 +156,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// Returns bytes that identify the number they were made from.
+/// Returns bytes that identify `number`.
 pub(crate) fn value(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at * 7 + number * 31) as u8).collect()
 }
@@ -167,7 +167,7 @@ pub(crate) fn keys() -> impl Iterator<Item = String> {
     named.into_iter().chain((0..KEYS).map(|number| format!("k{number}")))
 }
 
-/// Number of keys with numbers for names. More exist only if the index is to grow.
+/// Number of keys whose names are numbers. More keys exist only if the index must grow.
 const KEYS: u64 = 400;
 
 fn set(v: &Victim, key: &str, bytes: usize) {
@@ -211,7 +211,7 @@ fn mark_stale(v: &Victim, deadline: Option<Deadline>) {
     v.steps(|| cache.mark_stale(b"text", None, None, deadline).unwrap());
 }
 
-/// Stores some items of each form.
+/// Stores some items of each storage form.
 fn few(path: &Path) -> String {
     let cache = open(path);
     for number in 0..20 {
@@ -238,7 +238,7 @@ fn few_stale(path: &Path) -> String {
 fn few_signed(path: &Path) -> String {
     few(path);
     let cache = open(path);
-    // The first change makes it a number that changes in place.
+    // The first change turns the value into a number that is changed in place.
     cache.add_signed("new", 100, None).unwrap();
     cache.add_signed("new", 1, None).unwrap();
     String::new()
@@ -262,7 +262,7 @@ fn few_expired(path: &Path) -> String {
     String::new()
 }
 
-/// Fills the memory, so that the next item needs a segment that has to be emptied.
+/// Fills the memory, so that a segment must be emptied for the next item.
 fn full(path: &Path) -> String {
     fill(path, |_, _| ())
 }
@@ -283,7 +283,8 @@ fn full_of_holes(path: &Path) -> String {
     })
 }
 
-/// Stores items, and calls `after_each` after each, until `new` would empty a segment.
+/// Stores items, and calls `after_each` after each item, until a segment would be emptied for
+/// `new`.
 fn fill(path: &Path, after_each: impl Fn(&Cache, u64)) -> String {
     let reclaims = |cache: &Cache| {
         cache.counter(larder::Counter::SegmentsEvicted)
@@ -308,8 +309,7 @@ fn fill(path: &Path, after_each: impl Fn(&Cache, u64)) -> String {
     panic!("the memory did not fill up");
 }
 
-/// Fills the index until the next store splits it, beginning with group 0, optionally with an
-/// overflow group.
+/// Fills the index until the next store splits group 0, which optionally has an overflow group.
 fn before_a_split(path: &Path, with_overflow: bool) -> String {
     loop {
         let _ = fs::remove_file(path);
@@ -331,7 +331,7 @@ fn before_a_split(path: &Path, with_overflow: bool) -> String {
     }
 }
 
-/// Returns a new key that needs the overflow group after `groups` others.
+/// Returns a new key that needs an overflow group after `groups` other groups.
 fn before_an_overflow(path: &Path, groups: u64) -> String {
     for attempt in 0..20 {
         let _ = fs::remove_file(path);

@@ -1,4 +1,4 @@
-//! The extent of the test: which operations, and how much of each.
+//! The extent of the test: the operations, and the sample of each.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,19 +13,21 @@ use crate::victim::{self, Victim, open};
 /// The extent of the test.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    /// Largest number of judged copies of each operation; `None` for all.
+    /// Maximum number of checked copies per operation; `None` for all.
     pub(crate) judged_max: Option<u64>,
-    /// Number of children of each operation that are really killed.
+    /// Number of children per operation that are really killed.
     pub(crate) killed: u64,
-    /// Number of long-stopped children of each operation beside which other processes continue.
+    /// Number of children per operation that are stopped for a long time while other processes
+    /// continue.
     pub(crate) stopped: u64,
-    /// The same beside which writers are timed; see `stopped`.
+    /// Number of stopped children per operation during which writers are measured; see
+    /// `stopped.rs`.
     pub(crate) stopped_beside_writers: u64,
-    /// Number of copies of each operation whose repair is watched.
+    /// Number of copies per operation whose repair is watched.
     pub(crate) repaired: u64,
 }
 
-/// The name under which a victim repairs the state that another one left.
+/// The name of the operation in which a victim repairs the state that another victim left.
 pub(crate) const REPAIR: &str = "repair";
 
 impl Plan {
@@ -59,7 +61,7 @@ impl Plan {
     }
 }
 
-/// Runs what the environment and the arguments ask for. Each operation is a test.
+/// Runs the tests that the environment and the arguments select. Each operation is a test.
 pub(crate) fn run() -> ExitCode {
     if let Some((name, victim)) = victim::of_environment() {
         play(&name, &victim);

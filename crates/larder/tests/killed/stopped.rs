@@ -1,5 +1,5 @@
-//! Writers beside a process that is stopped within an operation: those that do not need the group
-//! that it has locked wait for nothing, and they evict no item that is read often.
+//! Writers while another process is stopped within an operation. Writers that do not need the group
+//! that the process has locked do not wait, and do not evict items that are read often.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -16,15 +16,15 @@ use crate::victim::open;
 /// The operations within which the process is stopped.
 pub(crate) const OPERATIONS: [&str; 4] = ["evict", "compact", "set_over", "split"];
 
-/// Number of items stored beside a stopped process: more than the memory holds.
+/// Number of items stored while a process is stopped: more than fit into the memory.
 const STORES: u64 = 400;
 const VALUE_BYTES: usize = 3000;
 
 /// One of this number of items is read often.
 const HOT_PART: usize = 11;
 
-/// Upper bound of the median of the slowest stores beside each stopped process. The time that a
-/// store waits for a processor does not count.
+/// Upper bound of the median of the slowest stores during each stop. The time that a store waits
+/// for a processor does not count.
 const MEDIAN_MAX: Duration = Duration::from_millis(20);
 
 /// Upper bound of every store: below the second after which a wait for a stopped process ends.
@@ -37,7 +37,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Chooses keys for a prepared cache, and reads those often that are to be hot.
+    /// Chooses keys for a prepared cache, and reads the hot keys often.
     pub(crate) fn of(path: &Path) -> Self {
         let groups = groups_of_keys(path);
         let cache = open(path);
@@ -47,12 +47,12 @@ impl Keys {
         keys
     }
 
-    /// Reads the hot items. Returns the number of those that are gone.
+    /// Reads the hot items. Returns the number of missing items.
     fn hot_missing(&self, cache: &Cache) -> usize {
         self.hot.iter().filter(|key| cache.get(key.as_slice()).is_none()).count()
     }
 
-    /// Stores items beside a stopped process. Returns the duration of the slowest store.
+    /// Stores items while a process is stopped. Returns the duration of the slowest store.
     pub(crate) fn store_beside(&self, stopped: &Copy, cache: &Cache) -> Result<Duration, String> {
         let locked: HashSet<usize> = stopped.locked_groups().collect();
         let mut slowest = Duration::ZERO;
@@ -75,9 +75,9 @@ impl Keys {
     }
 }
 
-/// Finds the groups of new keys in a copy of a cache: that of a key is what storing it changes. A
-/// store may also split a group. Keys of a group that was not there before are left out: if the
-/// stopped process splits it off, they need the group that it has locked.
+/// Finds the groups of new keys in a copy of a cache: the group of a key is the group that changes
+/// when the key is stored. A store may also split a group. Keys of a new group are left out: if the
+/// stopped process is splitting off this group, these keys need the group that it has locked.
 fn groups_of_keys(path: &Path) -> HashMap<String, usize> {
     let copied = path.with_extension("groups");
     fs::copy(path, &copied).unwrap();
@@ -103,12 +103,12 @@ fn groups_of_keys(path: &Path) -> HashMap<String, usize> {
     groups
 }
 
-/// Judges the slowest stores beside all stopped processes. Returns a report.
+/// Checks the slowest stores of all stops. Returns a report.
 pub(crate) fn judge(mut slowest: Vec<Duration>) -> Result<String, String> {
     slowest.sort();
     let part = |percent: usize| slowest[(slowest.len() - 1) * percent / 100];
     let report = format!(
-        "beside {} stopped processes the slowest of {STORES} stores took {:.1?} (median), {:.1?} (90 %), {:.1?} (maximum)",
+        "with {} stopped processes, the slowest of {STORES} stores took {:.1?} (median), {:.1?} (90 %), {:.1?} (maximum)",
         slowest.len(),
         part(50),
         part(90),

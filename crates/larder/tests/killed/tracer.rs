@@ -1,9 +1,9 @@
 //! A traced child: it runs one instruction at a time, or until it is about to store into the
 //! region.
 //!
-//! A child that runs finds the region write-protected, so that each store stops it. The tracer has
-//! the child itself call `mprotect`: it puts the arguments into the child's registers, at a system
-//! call instruction of the child's program.
+//! While a child runs, the region is write-protected, so that each store stops the child. To change
+//! the protection, the tracer makes the child itself call `mprotect`: it sets the child's registers
+//! to the arguments and to the address of a system call instruction.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,32 +28,32 @@ pub(crate) struct Tracee {
     mapped: Vec<Range<u64>>,
 }
 
-/// Why a child has stopped.
+/// The reason why a child has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// It has executed an instruction.
     Stepped,
     /// It is about to store into protected memory.
     Store,
-    /// It has called the system.
+    /// It has executed a system call.
     Called,
     /// It has mapped memory.
     Mapped,
-    /// The operation is over.
+    /// The operation has ended.
     Over,
 }
 
-/// What a child is about to do.
+/// The next action of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It calls the system. The instruction must be run, not stepped.
+    /// A system call. The instruction must be run, not stepped.
     Call,
-    /// It copies bytes to this part of the region, by an instruction that repeats itself.
+    /// A copy of bytes to this part of the region, with a repeating instruction.
     Copy(Range<usize>),
     Other,
 }
 
-/// Who may store into memory.
+/// The access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -61,7 +61,7 @@ pub(crate) enum Access {
 }
 
 const SYSTEM_CALL: u64 = 0x050F;
-/// `rep movsb`. A step executes it for one byte.
+/// `rep movsb`. A single step copies one byte.
 const COPY: u64 = 0xA4F3;
 const BREAKPOINT: i64 = 0xCC;
 const NOT_A_SYSTEM_CALL: u64 = u64::MAX;
@@ -108,7 +108,7 @@ impl Tracee {
         ptrace::syscall(self.pid, None).unwrap();
         let stop = self.wait();
         let registers = ptrace::getregs(self.pid).unwrap();
-        // What the kernel stores for the child stops no one.
+        // Stores by the kernel for the child do not stop the child.
         let refused = -(Errno::EFAULT as i64);
         assert_ne!(registers.rax.cast_signed(), refused, "the kernel stores into the region");
         if registers.orig_rax == libc::SYS_mmap as u64 {
@@ -141,7 +141,7 @@ impl Tracee {
         }
     }
 
-    /// Executes an instruction that repeats itself to its end.
+    /// Executes a repeating instruction to its end.
     pub(crate) fn finish_copy(&mut self) -> Stop {
         let end = ptrace::getregs(self.pid).unwrap().rip + 2;
         let at = end as ptrace::AddressType;
@@ -184,7 +184,7 @@ impl Tracee {
         }
     }
 
-    /// Has the child call the system.
+    /// Makes the child execute a system call.
     fn call(&mut self, number: u64, arguments: [u64; 3]) {
         let before = ptrace::getregs(self.pid).unwrap();
         let mut registers = before;

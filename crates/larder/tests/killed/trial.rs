@@ -1,4 +1,4 @@
-//! One operation, in whose course processes die.
+//! One operation, during which processes are killed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,7 +24,7 @@ pub(crate) struct Trial<'a> {
     base: Vec<u8>,
     allowed: Allowed,
     random: Random,
-    /// Copies after the changes at which children are killed or their work is repaired.
+    /// Copies after the changes at which children are killed or at which a repair is tested.
     kept: Vec<(u64, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Trial<'a> {
 #[derive(Clone, Copy, Default)]
 struct Extent {
     changes: u64,
-    /// Those that other processes may notice.
+    /// Number of changes that other processes may notice.
     reachable: u64,
     judged: u64,
 }
@@ -82,7 +82,7 @@ impl<'a> Trial<'a> {
         };
         let killed = kills.len();
         Ok(format!(
-            "{changes} changes, {reachable} of reachable memory, {judged} states judged; {killed} killed, {same} of them in the same state; {repairs}; beside a stopped process an operation took {slowest:.1?}{beside}"
+            "{changes} changes, {reachable} of reachable memory, {judged} states judged; {killed} killed, {same} of them in the same state; {repairs}; with a stopped process an operation took {slowest:.1?}{beside}"
         ))
     }
 
@@ -108,8 +108,8 @@ impl Extent {
 }
 
 impl Trial<'_> {
-    /// Lets a child finish and judges the memory after its changes: each state of what other
-    /// processes can reach once, or a sample. `whole` is the extent of the operation.
+    /// Lets a child finish and checks the memory after its changes: each different state of the
+    /// reachable memory once, or a sample of these states. `whole` is the extent of the operation.
     fn judge_changes(
         &mut self,
         watched: &mut Watched,
@@ -173,8 +173,8 @@ impl Trial<'_> {
         Ok(is_same)
     }
 
-    /// Stops a child after a change: other processes may be refused, but must not wait long. Then
-    /// kills it.
+    /// Stops a child after a change: operations of other processes may be refused, but must not
+    /// wait long. Then kills the child.
     fn stop_at(&mut self, at: u64) -> Result<Duration, String> {
         let (path, witness) = self.begin(&self.base);
         let mut watched = Watched::start(self.name, &path, &self.allowed.detail);
@@ -189,7 +189,7 @@ impl Trial<'_> {
         Ok(slowest)
     }
 
-    /// Stops children beside writers that do not need the group that a child has locked.
+    /// Stops children, and runs writers that do not need the group that a child has locked.
     fn stop_beside_writers(&mut self) -> Result<String, String> {
         let path = self.folder.path().join("beside");
         fs::write(&path, &self.base).unwrap();
@@ -212,14 +212,14 @@ impl Trial<'_> {
             watched.run_to(at);
             let took = keys.store_beside(&watched.copy, &witness).map_err(|why| {
                 let place = watched.tracee.place();
-                format!("{why}\n  beside a process stopped after change {at}, at {place}")
+                format!("{why}\n  with a process stopped after change {at}, at {place}")
             })?;
             slowest.push(took);
         }
         stopped::judge(slowest)
     }
 
-    /// Kills processes that repair the state left after some changes.
+    /// Kills processes that repair the state that was left after some changes.
     fn repair(&mut self, at: &[u64]) -> Result<String, String> {
         let left: Vec<(u64, Vec<u8>)> =
             self.kept.iter().filter(|(change, _)| at.contains(change)).cloned().collect();

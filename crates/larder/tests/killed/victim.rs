@@ -1,4 +1,4 @@
-//! The process that is stepped through an operation.
+//! The process that the tracer steps through an operation.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ impl Victim {
         cache
     }
 
-    /// Runs the part that is stepped through.
+    /// Runs the part of the operation that the tracer steps through.
     pub(crate) fn steps<T>(&self, act: impl FnOnce() -> T) -> T {
         if !self.is_traced {
             return act();

@@ -1,4 +1,4 @@
-//! A child whose changes of the region are seen one by one.
+//! A child whose changes of the region are observed one by one.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::copy::{Copy, PAGE_BYTES};
 use crate::tracer::{Access, Next, Stop, Tracee};
 
 /// Number of instructions without a change that are stepped before the child runs to its next
-/// store: about what two stops at a protected page cost.
+/// store. The cost is about the same as two stops at a protected page.
 const STEPS_MAX: u32 = 40;
 
 /// Number of pages into which the child may store while it is stepped.
@@ -17,14 +17,14 @@ const OPEN_MAX: usize = 4;
 pub(crate) struct Watched {
     pub(crate) tracee: Tracee,
     pub(crate) copy: Copy,
-    /// The pages into which the child may store. It is stepped while there are any.
+    /// The pages into which the child may store. The child is stepped while there are such pages.
     open: Vec<usize>,
-    /// Pages into which the child may store unseen: no process can reach any byte of them. That
-    /// changes at a change that is seen.
+    /// Pages into which the child may store unobserved, because no process can reach their bytes.
+    /// An observed change may change this.
     hidden: Vec<usize>,
     /// Number of instructions stepped since the last change.
     idle_steps: u32,
-    /// Number of changes seen.
+    /// Number of observed changes.
     pub(crate) changes: u64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Watched {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     /// True if other processes can find the changed bytes. An instruction that copies many bytes to
-    /// where they cannot makes one change.
+    /// unreachable memory counts as one change.
     pub(crate) is_reachable: bool,
 }
 
@@ -49,8 +49,8 @@ impl Watched {
         watched
     }
 
-    /// Executes instructions up to the next one that changes the region. Returns `None` when the
-    /// operation is over.
+    /// Executes instructions up to the next instruction that changes the region. Returns `None` at
+    /// the end of the operation.
     pub(crate) fn next_change(&mut self) -> Option<Change> {
         loop {
             let stop = match self.open.is_empty() {
@@ -86,7 +86,7 @@ impl Watched {
         }
     }
 
-    /// Executes changes up to the one with this number. Returns false if the operation is over
+    /// Executes instructions up to the change with this number. Returns false if the operation ends
     /// before.
     pub(crate) fn run_to(&mut self, change: u64) -> bool {
         while self.changes < change {
@@ -97,8 +97,7 @@ impl Watched {
         true
     }
 
-    /// Lets the child execute the store that it is about to execute, and opens the pages that it
-    /// changes.
+    /// Lets the child execute its next store, and opens the pages that the store changes.
     fn store(&mut self) -> Vec<Range<usize>> {
         let region = 0..self.copy.bytes.len();
         self.tracee.protect(region, Access::Write);
@@ -120,7 +119,7 @@ impl Watched {
         changed
     }
 
-    /// Takes note of a change. Returns true if other processes can find it.
+    /// Records a change. Returns true if other processes can find it.
     fn note(&mut self, mut changed: Vec<Range<usize>>) -> bool {
         if !self.hidden.is_empty() {
             changed.extend(self.copy.update(self.copy.pages()));

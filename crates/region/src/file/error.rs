@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file does not exist.
-    #[error("there is no file {path}; check the path")]
+    #[error("the file {path} does not exist; check the path")]
     Missing {
         /// The missing file.
         path: PathBuf,
     },
-    /// Another process published a file there first.
-    #[error("{path} exists already; open it, or remove it")]
+    /// A file with this name already exists.
+    #[error("{path} already exists; open it, or remove it")]
     Exists {
         /// The file to be created.
         path: PathBuf,
@@ -26,14 +26,14 @@ pub enum FileError {
         path: PathBuf,
     },
     /// The path names a link, a directory or a device, which cannot hold a region.
-    #[error("{path} is not a regular file; remove it, or name another")]
+    #[error("{path} is not a regular file; remove it, or use another path")]
     NotRegular {
         /// The file to be opened.
         path: PathBuf,
     },
     /// This process lacks the permission.
     #[error(
-        "this process may not {doing} {path}: {of} belongs to user {owner} and group {group}, with mode {mode:o}; run \
+        "this process has no permission to {doing} {path}: {of} belongs to user {owner} and group {group}, with mode {mode:o}; run \
          as that user, or change the mode"
     )]
     Permission {
@@ -87,7 +87,7 @@ pub enum FileError {
     },
 }
 
-/// Returns an error under Miri, which supports none of these calls.
+/// Returns an error under Miri, which does not support these calls.
 pub(crate) fn only_on_a_system(path: &Path) -> Result<(), FileError> {
     if cfg!(miri) {
         return Err(failed("create", path)(io::ErrorKind::Unsupported.into()));
@@ -95,8 +95,8 @@ pub(crate) fn only_on_a_system(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Returns a function that converts an error of the operation `doing`; a denied permission names
-/// the file's owner and mode.
+/// Returns a function that converts an error of the operation `doing`. The error for a denied
+/// permission contains the file's owner and mode.
 pub(crate) fn failed(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> FileError {
     let path = PathBuf::from(path);
     move |source| {

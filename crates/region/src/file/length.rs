@@ -9,9 +9,9 @@ use rustix::process::{Resource, getrlimit};
 
 use super::error::{FileError, failed};
 
-/// Extends a file to `bytes`, without reserving memory for the addition. [`crate::Memory::take`]
-/// reserves it, and must be called before the addition is written. For a region whose limit may be
-/// raised later.
+/// Extends a file to `bytes`, without reserving memory for the new part. Call
+/// [`crate::Memory::take`], which reserves the memory, before writing to the new part. For a region
+/// whose limit may be raised later.
 ///
 /// # Errors
 /// [`FileError`]: the length is not supported, or the file is sealed.
@@ -39,7 +39,7 @@ pub(super) fn allocate(file: &File, bytes: u64, path: &Path) -> Result<(), FileE
     }
 }
 
-/// Checks the file size limit, since the kernel would kill a process that exceeds it with a signal.
+/// Checks the file size limit, since the kernel sends a signal to a process that exceeds it.
 fn check_limit(bytes: u64, path: &Path) -> Result<(), FileError> {
     match getrlimit(Resource::Fsize).current {
         Some(limit_bytes) if bytes > limit_bytes => {

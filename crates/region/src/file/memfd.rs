@@ -12,8 +12,8 @@ use super::error::{FileError, failed, only_on_a_system};
 use super::length::allocate;
 
 /// Creates an anonymous file of `bytes` zeros with reserved memory. `name` appears in listings of
-/// mappings. The file is gone once it is neither open nor mapped. Other processes get it by
-/// inheritance or through a socket.
+/// mappings. The system removes the file once it is neither open nor mapped. Other processes
+/// receive it by inheritance or through a socket.
 ///
 /// # Errors
 /// [`FileError`] if memory is exhausted.
@@ -27,8 +27,8 @@ pub fn memfd(name: &str, bytes: u64) -> Result<File, FileError> {
 
 fn sealable(name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // A region is never executed, and some systems require the flag that says so. Kernels before
-    // Linux 6.3 do not know the flag.
+    // A region is never executed, and some systems require the flag for this. Kernels before Linux
+    // 6.3 do not support the flag.
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         made => made,
@@ -38,10 +38,10 @@ fn sealable(name: &str) -> rustix::io::Result<OwnedFd> {
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
-/// Seals a memfd permanently: its length is fixed, and it can only be written through existing
-/// mappings. It can then be passed to untrusted processes; map it first. Requires Linux 5.1.
+/// Seals a memfd permanently: its length is fixed, and only existing mappings can write to it. It
+/// can then be passed to untrusted processes. Map it before sealing it. Requires Linux 5.1.
 ///
-/// The system does not punch holes into a sealed file: from then on [`crate::Memory::release`]
+/// The system does not punch holes into a sealed file: afterwards [`crate::Memory::release`]
 /// returns no memory.
 ///
 /// # Errors
@@ -52,9 +52,9 @@ pub fn seal(file: &impl AsFd) -> io::Result<()> {
 
 /// Seals the length of a memfd permanently, and prevents processes of other users from opening it
 /// again for writing. Writable mappings can still be created through existing descriptors, so that
-/// the region can be passed to another process; the system takes released pages back.
+/// the region can be passed to another process. [`crate::Memory::release`] still returns memory.
 ///
-/// A process of the same user that gets a descriptor for reading can open the memfd again for
+/// A process of the same user that receives a descriptor for reading can open the memfd again for
 /// writing. To prevent that, use [`seal`].
 ///
 /// # Errors

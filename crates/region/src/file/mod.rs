@@ -1,4 +1,5 @@
-//! Files that hold a region: completed before they become visible, with all their memory reserved.
+//! Files that contain a region. A file is complete, with all its memory reserved, before it becomes
+//! visible.
 
 pub(crate) mod error;
 mod length;

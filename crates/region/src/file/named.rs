@@ -14,7 +14,7 @@ use super::error::{FileError, failed, only_on_a_system};
 /// Opens a file for reading and writing.
 ///
 /// # Errors
-/// [`FileError`]: the file is missing, is not a regular file, or denies the access.
+/// [`FileError`]: the file does not exist, is not a regular file, or denies the access.
 pub fn open(path: &Path) -> Result<File, FileError> {
     open_as(path, OFlags::RDWR)
 }
@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Result<File, FileError> {
 /// Opens a file for reading.
 ///
 /// # Errors
-/// As [`open`].
+/// Same as [`open`].
 pub fn open_to_read(path: &Path) -> Result<File, FileError> {
     open_as(path, OFlags::RDONLY)
 }
@@ -46,8 +46,8 @@ fn open_as(path: &Path, access: OFlags) -> Result<File, FileError> {
     }
 }
 
-/// Opens the file of `file` again, for reading and writing. The new open file description holds
-/// none of the locks of the first.
+/// Opens the same file again, for reading and writing. The new open file description does not hold
+/// the locks of the first.
 ///
 /// # Errors
 /// The system's error: `/proc` is missing, or permission is denied.

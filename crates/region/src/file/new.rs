@@ -14,19 +14,19 @@ use super::named::{is_named, open};
 use crate::fork::forks;
 use crate::locks::{self, LockError, Locks};
 
-/// Owner and permissions of a file. Set as given, regardless of the umask.
+/// Owner and permissions of a file, regardless of the umask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Permission bits, as for chmod.
     pub mode: u32,
     /// The user id of the owner; only root can set it.
     pub owner: Option<u32>,
-    /// The group id; without root, one of the process's own groups.
+    /// The group id; without root, it must be a group of the process.
     pub group: Option<u32>,
 }
 
 impl Access {
-    /// Returns the access of this user and group, with these permission bits.
+    /// Returns the access with these permission bits, for the process's user and group.
     pub const fn mode(mode: u32) -> Self {
         Self { mode, owner: None, group: None }
     }
@@ -39,8 +39,8 @@ impl Default for Access {
     }
 }
 
-/// A file under construction: it has its length and its memory, but other processes cannot find it
-/// yet. If it is dropped without [`NewFile::publish`], it is removed.
+/// A file under construction. Its length is set and its memory is reserved, but other processes
+/// cannot find it yet. If it is dropped without [`NewFile::publish`], it is removed.
 ///
 /// Until it is published, its name is `.NAME.new` in the same directory, locked by its creator. If
 /// the creator is killed, the next process that creates the file removes the remains.
@@ -67,13 +67,13 @@ pub struct NewFile {
     file: File,
     temporary: PathBuf,
     path: PathBuf,
-    /// A child forked meanwhile neither removes nor unlocks the parent's file.
+    /// Detects a fork: a child neither removes nor unlocks the parent's file.
     made_after: u32,
 }
 
 impl NewFile {
     /// Creates a file of `bytes` zeros for `path`. All of its memory is reserved, so that a full
-    /// file system is an error here and never a signal later. On a tmpfs that takes about a quarter
+    /// file system is an error here and never a signal later. On a tmpfs this takes about a quarter
     /// of a second per GiB.
     ///
     /// # Errors
@@ -95,24 +95,24 @@ impl NewFile {
     /// Opens the file again, for its locks.
     ///
     /// # Errors
-    /// As [`Locks::open`].
+    /// Same as [`Locks::open`].
     pub fn locks(&self) -> Result<Locks, LockError> {
         Locks::open(&self.temporary)
     }
 
-    /// Gives the file its name, in one step.
+    /// Gives the file its final name, atomically.
     ///
     /// # Errors
-    /// [`FileError::Exists`] if a file of this name exists; the new one is removed.
+    /// [`FileError::Exists`] if a file with this name exists; then the new file is removed.
     pub fn publish(self) -> Result<File, FileError> {
         self.rename(RenameFlags::NOREPLACE)
     }
 
-    /// Publishes the file as [`NewFile::publish`] does, in place of a file with this name.
-    /// Processes that have the old file open keep it, and do not notice the new one.
+    /// Publishes the file as [`NewFile::publish`] does, but replaces an existing file with this
+    /// name. Processes that have the old file open keep it, and do not notice the new file.
     ///
     /// # Errors
-    /// [`FileError`] if the system refuses; the new file is removed.
+    /// [`FileError`] if the system refuses; then the new file is removed.
     pub fn replace(self) -> Result<File, FileError> {
         self.rename(RenameFlags::empty())
     }
@@ -133,10 +133,10 @@ impl Drop for NewFile {
         if forks() != self.made_after {
             return;
         }
-        // A published file no longer has this name, and no other process takes the name while this
-        // file is locked.
+        // A published file no longer has the temporary name, and no other process uses the
+        // temporary name while this file is locked.
         if is_named(&self.file, &self.temporary) {
-            // If this fails, the next process that creates the file removes it.
+            // If this fails, the next process that creates the file removes the remains.
             let _ = fs::remove_file(&self.temporary);
         }
         locks::unlock_made(&self.file);
@@ -144,7 +144,7 @@ impl Drop for NewFile {
 }
 
 /// Returns how many bytes are reserved so far for the file that a process is creating at `path`;
-/// `None` while no process does.
+/// `None` if no process is creating it.
 pub fn reserved_bytes(path: &Path) -> Option<u64> {
     let file = fs::symlink_metadata(temporary(path).ok()?).ok()?;
     file.is_file().then(|| file.blocks() * BLOCK_BYTES)
@@ -160,7 +160,7 @@ fn temporary(path: &Path) -> Result<PathBuf, FileError> {
     Ok(path.with_file_name(temporary))
 }
 
-/// Creates the file under its temporary name, and removes the remains of a killed creator.
+/// Creates the file with its temporary name. First removes a file that a killed creator has left.
 fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
@@ -176,7 +176,7 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
         if !locks::try_lock_to_make(&file).map_err(failed("lock", temporary))? {
             return Err(FileError::Busy { path: path.into() });
         }
-        // Only a process that has locked the file of this name removes it. From here on the name
+        // Only a process that has locked the file with this name removes it. From now on the name
         // cannot change to another file.
         if is_named(&file, temporary) {
             if is_new {
@@ -189,7 +189,8 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
     Err(FileError::Busy { path: path.into() })
 }
 
-/// Creates an empty file that only this user can open yet. Errors name `path`, its final name.
+/// Creates an empty file that only this user can open for now. Errors contain `path`, the final
+/// name.
 fn create_exclusive(temporary: &Path, path: &Path) -> Result<File, FileError> {
     only_on_a_system(path)?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -211,5 +212,5 @@ fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
         })
 }
 
-/// The unit in which the system counts the memory of a file.
+/// The unit in which the system reports the memory of a file.
 const BLOCK_BYTES: u64 = 512;

@@ -1,11 +1,11 @@
 //! Copies and comparisons of bytes that another thread may be overwriting.
 //!
 //! A reader copies first and validates afterwards, so it may read bytes that are changing. Through
-//! `&[u8]` or `ptr::copy` that is undefined behaviour, however the result is used. Here the bytes
-//! are read by instructions that the compiler does not look into (x86-64), or by relaxed atomics:
-//! of words on other processors, of bytes under Miri and ThreadSanitizer, which check atomics and
-//! reject accesses of different sizes to the same bytes. Either way the result is a mix of old and
-//! new bytes, and nothing worse.
+//! `&[u8]` or `ptr::copy` that is undefined behaviour, regardless of how the result is used. On
+//! x86-64 this module reads the bytes with inline assembly, which is opaque to the compiler. On
+//! other processors it uses relaxed atomic words. Under Miri and ThreadSanitizer, which check
+//! atomics and reject accesses of different sizes to the same bytes, it uses relaxed atomic bytes.
+//! In all cases the result is a mix of old and new bytes, and nothing worse.
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies")))]
 mod opaque;
@@ -23,7 +23,7 @@ pub(crate) use relaxed::{copy, copy as copy_in, load_u8, load_u32, load_u64, put
 #[cfg(not(any(target_arch = "x86_64", miri, feature = "atomic-copies")))]
 pub(crate) use words::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
 
-/// True if the `key.len()` bytes at `source` are those of `key`.
+/// True if the `key.len()` bytes at `source` are equal to `key`.
 ///
 /// # Safety
 /// `source` must be valid for reads of `key.len()` bytes. They may be changing.
@@ -31,8 +31,8 @@ pub(crate) use words::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
 pub(crate) unsafe fn equals(source: *const u8, key: &[u8]) -> bool {
     let len = key.len();
     if len >= 8 {
-        // SAFETY: `at + 8 <= len` for each whole word and for the last, overlapping one; the caller
-        // guarantees `len` bytes.
+        // SAFETY: `at + 8 <= len` for each whole word and for the last, overlapping word; the
+        // caller guarantees `len` bytes.
         let word = |at: usize| unsafe { load_u64(source.add(at)) };
         let tail = len - 8;
         let mut at = 0;
@@ -86,7 +86,7 @@ mod tests {
                 let expected = source[from..from + len].to_vec();
                 let mut target = vec![0xEE; len + to + 2];
                 let at = target.as_mut_ptr().wrapping_add(1 + to);
-                // SAFETY: both vectors hold `len` bytes from the pointers on.
+                // SAFETY: both vectors have `len` bytes at the pointers.
                 unsafe { copy(source.as_mut_ptr().add(from), at, len) };
                 assert_eq!(target[1 + to..=len + to], expected, "length {len}, {from} to {to}");
                 assert!(target[..=to].iter().all(|byte| *byte == 0xEE), "before length {len}");
@@ -125,7 +125,7 @@ mod tests {
             let eight: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
             let four: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
             let source = bytes.as_mut_ptr().wrapping_add(at);
-            // SAFETY: the vector holds eight bytes from the pointer on.
+            // SAFETY: the vector has eight bytes at the pointer.
             let (by_words, own) = unsafe {
                 (
                     (words::load_u64(source), words::load_u32(source)),
@@ -141,7 +141,7 @@ mod tests {
     fn a_key_differs_if_any_one_byte_does() {
         let key: Vec<u8> = (0..250u8).collect();
         for len in 1..=if cfg!(miri) { 18 } else { 250 } {
-            // SAFETY: the vector holds `len` bytes.
+            // SAFETY: the vector has `len` bytes.
             let same = |mut bytes: Vec<u8>| unsafe { equals(bytes.as_mut_ptr(), &key[..len]) };
             assert!(same(key.clone()));
             for at in 0..len {

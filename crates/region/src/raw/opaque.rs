@@ -1,16 +1,16 @@
-//! Copies by instructions that the compiler does not look into.
+//! Copies with inline assembly, which is opaque to the compiler.
 
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-/// From this length on, the processor's string copy is faster than copying sixteen bytes at a
+/// Minimum length from which the processor's string copy is faster than copying sixteen bytes at a
 /// time.
 const STRING_COPY_BYTES_MIN: usize = 1024;
 
-/// From this length on, the cache lines of a copy into the region are prefetched, this many bytes
-/// at a time: the string copy alone waits for fewer of them at once. Copies of 4 to 60 KiB to
-/// memory that is in no cache take a fifth less time; shorter ones gain nothing, and neither do
-/// copies out of the region, whose target is in the caches.
+/// Minimum length of a copy into the region whose cache lines are prefetched, and the number of
+/// bytes prefetched at a time. The string copy without prefetching waits for fewer cache lines in
+/// parallel. Copies of 4 to 60 KiB to memory that is not in the caches take a fifth less time.
+/// Shorter copies gain nothing, nor do copies out of the region, whose target is in the caches.
 const PREFETCHED_BYTES: usize = 4096;
 
 const CACHE_LINE_BYTES: usize = 64;
@@ -75,10 +75,10 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Copies by the processor's string copy.
+/// Copies with the processor's string copy.
 ///
 /// # Safety
-/// As [`copy`].
+/// Same as [`copy`].
 #[inline]
 unsafe fn copy_string(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller guarantees both ranges; the direction flag is clear by the ABI.
@@ -93,10 +93,10 @@ unsafe fn copy_string(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// As [`copy`], to a target that is in no cache, and perhaps from such a source.
+/// Same as [`copy`], but for a target, and possibly a source, that is not in the caches.
 ///
 /// # Safety
-/// As [`copy`].
+/// Same as [`copy`].
 #[inline]
 pub(crate) unsafe fn copy_in(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller guarantees both ranges.
@@ -110,7 +110,7 @@ pub(crate) unsafe fn copy_in(source: *const u8, target: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As [`copy`].
+/// Same as [`copy`].
 #[inline(never)]
 unsafe fn copy_prefetched(source: *const u8, target: *mut u8, len: usize) {
     for at in (0..len).step_by(PREFETCHED_BYTES) {
@@ -128,13 +128,13 @@ unsafe fn copy_prefetched(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Writes unchanging bytes to a place that other threads may be reading and writing.
+/// Writes unchanging bytes to memory that other threads may be reading and writing.
 ///
 /// # Safety
 /// `target` must be valid for writes of as many bytes, and they must not overlap.
 #[inline]
 pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
-    // SAFETY: a slice is valid for reads; the caller guarantees the rest.
+    // SAFETY: a slice is valid for reads; the caller guarantees the other requirements.
     unsafe { copy_in(bytes.as_ptr(), target, bytes.len()) };
 }
 

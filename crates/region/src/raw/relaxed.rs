@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// `source` must be valid for reads of one byte.
 #[inline]
 pub(crate) unsafe fn load_u8(source: *const u8) -> u8 {
-    // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller guarantees it. Only
-    // a load is made through the pointer.
+    // SAFETY: an AtomicU8 has the size and alignment of a byte, and the caller guarantees that the
+    // byte is readable. The pointer is used only for a load.
     unsafe { AtomicU8::from_ptr(source.cast_mut()) }.load(Relaxed)
 }
 
@@ -42,8 +42,8 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Writes unchanging bytes to a place that other threads may be reading and writing. The source
-/// is read plainly: memory behind a plain reference must not be accessed by atomics.
+/// Writes unchanging bytes to memory that other threads may be reading and writing. The source is
+/// read without atomics: memory of a plain reference must not be accessed with atomics.
 ///
 /// # Safety
 /// `target` must be valid for writes of as many bytes, and they must not overlap.

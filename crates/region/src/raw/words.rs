@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const WORD: usize = size_of::<u64>();
 
-/// Shorter ranges are copied byte by byte: they have no space for a word before the first
-/// aligned one.
+/// Shorter ranges are copied byte by byte: they have no space for a word before the first aligned
+/// word.
 const WORDS_BYTES_MIN: usize = 3 * WORD;
 
 /// Reads a byte that may be changing.
@@ -14,8 +14,8 @@ const WORDS_BYTES_MIN: usize = 3 * WORD;
 /// `source` must be valid for reads of one byte.
 #[inline]
 pub(crate) unsafe fn load_u8(source: *const u8) -> u8 {
-    // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller guarantees it. Only
-    // a load is made through the pointer.
+    // SAFETY: an AtomicU8 has the size and alignment of a byte, and the caller guarantees that the
+    // byte is readable. The pointer is used only for a load.
     unsafe { AtomicU8::from_ptr(source.cast_mut()) }.load(Relaxed)
 }
 
@@ -26,8 +26,8 @@ pub(crate) unsafe fn load_u8(source: *const u8) -> u8 {
 #[inline]
 pub(crate) unsafe fn load_u32(source: *const u8) -> u32 {
     if is_aligned(source, 4) {
-        // SAFETY: it is aligned, and the caller guarantees its bytes. Only a load is made
-        // through the pointer.
+        // SAFETY: the pointer is aligned, and the caller guarantees its bytes. The pointer is used
+        // only for a load.
         return unsafe { AtomicU32::from_ptr(source.cast_mut().cast()) }.load(Relaxed);
     }
     // SAFETY: `at` stays below the integer's size, which the caller guarantees.
@@ -41,7 +41,7 @@ pub(crate) unsafe fn load_u32(source: *const u8) -> u32 {
 #[inline]
 pub(crate) unsafe fn load_u64(source: *const u8) -> u64 {
     if is_aligned(source, WORD) {
-        // SAFETY: it is aligned, and the caller guarantees its bytes.
+        // SAFETY: the pointer is aligned, and the caller guarantees its bytes.
         return unsafe { load_word(source) };
     }
     // SAFETY: the caller guarantees eight bytes, of which each load takes half.
@@ -56,11 +56,12 @@ pub(crate) unsafe fn load_u64(source: *const u8) -> u64 {
 /// `source` must be valid for reads and `target` for writes of `len` bytes, and they must not
 /// overlap.
 pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
-    // SAFETY: the caller guarantees both ranges: `copied <= len`, and the words lie within.
+    // SAFETY: the caller guarantees both ranges. `copied <= len`, and the words are within the
+    // ranges.
     unsafe {
         let mut copied = 0;
         if len >= WORDS_BYTES_MIN {
-            // A word of the source may begin up to seven bytes before the requested bytes.
+            // The first word of the source may begin up to seven bytes before the requested bytes.
             let head = WORD + (target.addr() + WORD).wrapping_neg() % WORD;
             copy_bytes(source, target, head);
             copied = head + copy_words(source.add(head), target.add(head), len - head);
@@ -69,8 +70,8 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Writes unchanging bytes to a place that other threads may be reading and writing. The source
-/// is read plainly: memory behind a plain reference must not be accessed by atomics.
+/// Writes unchanging bytes to memory that other threads may be reading and writing. The source is
+/// read without atomics: memory of a plain reference must not be accessed with atomics.
 ///
 /// # Safety
 /// `target` must be valid for writes of as many bytes, and they must not overlap.
@@ -79,8 +80,8 @@ pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
     let (head_bytes, rest) = bytes.split_at(head);
     let words = rest.chunks_exact(WORD);
     let tail = words.remainder();
-    // SAFETY: the parts are consecutive and together as long as the slice; after the head the
-    // target is aligned for words.
+    // SAFETY: the parts are consecutive, and their total length is the length of the slice. After
+    // the head the target is aligned for words.
     unsafe {
         put_bytes(head_bytes, target);
         let mut at = head;
@@ -96,8 +97,8 @@ pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
 /// Copies as many whole words as fit, and returns their length in bytes.
 ///
 /// # Safety
-/// As [`copy`]; the target is aligned for words, and `source` is valid for seven more bytes
-/// before its beginning.
+/// Same as [`copy`]. In addition, the target is aligned for words, and the seven bytes before
+/// `source` are also valid for reads.
 unsafe fn copy_words(source: *const u8, target: *mut u8, len: usize) -> usize {
     let misaligned = source.addr() % WORD;
     let mut copied = 0;
@@ -124,7 +125,7 @@ unsafe fn copy_words(source: *const u8, target: *mut u8, len: usize) -> usize {
     copied
 }
 
-/// Returns the word that begins `bytes` bytes, 1 to 7, after the beginning of the first of two
+/// Returns the word that begins `bytes` bytes (1 to 7) after the start of the first of two
 /// consecutive words.
 fn joined(first: u64, second: u64, bytes: usize) -> u64 {
     let bits = 8 * bytes as u32;
@@ -155,7 +156,7 @@ unsafe fn store_word(target: *mut u8, word: u64) {
 }
 
 /// # Safety
-/// As [`copy`].
+/// Same as [`copy`].
 unsafe fn copy_bytes(source: *const u8, target: *mut u8, len: usize) {
     for at in 0..len {
         // SAFETY: `at < len`; the caller guarantees both ranges.
@@ -164,7 +165,7 @@ unsafe fn copy_bytes(source: *const u8, target: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As [`put`].
+/// Same as [`put`].
 unsafe fn put_bytes(bytes: &[u8], target: *mut u8) {
     for (at, byte) in bytes.iter().enumerate() {
         // SAFETY: `at` is within the slice's length; the caller guarantees as many bytes.

@@ -1,4 +1,4 @@
-//! Locks end with their holder, and only with their holder.
+//! A lock is released when its holder ends, and only then.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ fn place() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Opens the file, and creates it if it is missing.
+/// Opens the file, and creates it if it does not exist.
 fn open(path: &Path) -> Locks {
     drop(File::options().create(true).append(true).open(path).unwrap());
     Locks::open(path).unwrap()
 }
 
-/// Longest wait for a lock that is released.
+/// Maximum wait for a lock that is released.
 ///
-/// A lock is released with a delay if another test forks at that moment: until the child has closed
-/// its inherited descriptors, it holds the lock too.
+/// A lock is released with a delay if another test forks at the same moment: until the child has
+/// closed its inherited descriptors, it also holds the lock.
 const WHILE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -102,7 +102,7 @@ fn a_child_does_not_keep_the_locks_of_a_killed_parent() {
         parent.kill();
         parent.wait();
         let is_free = locks.lock_within(3, Duration::from_secs(1)).unwrap();
-        // SAFETY: signals the grandchild, which only sleeps; first checks that it lives.
+        // SAFETY: signals the grandchild, which only sleeps. First checks that it is alive.
         let was_there =
             unsafe { libc::kill(child, 0) == 0 && libc::kill(child, libc::SIGKILL) == 0 };
         assert!(was_there, "child lives: {was_there}, lock free: {is_free}");
@@ -149,7 +149,7 @@ fn a_child_that_drops_inherited_locks_releases_no_lock_and_closes_no_other_file(
         // Children that other tests fork at this moment may hold the lock briefly.
         assert!(locks.as_ref().unwrap().lock_within(0, WHILE).unwrap());
         let child = fork(|| {
-            // The child opens files of its own in between, and forks again.
+            // The child opens other files in between, and forks again.
             let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
             let Ok(own) = Locks::open(&path) else { return 1 };
             let fewer = rustix::process::Rlimit { current: files_max.or(before.current), ..before };
@@ -166,7 +166,8 @@ fn a_child_that_drops_inherited_locks_releases_no_lock_and_closes_no_other_file(
                     Ok(_) if files_max.is_none() => (),
                     _ => return 4,
                 }
-                // These take the free numbers, among them that of a closed descriptor.
+                // These files use the free descriptor numbers, including the number of a closed
+                // descriptor.
                 let others: Vec<_> = (0..8).filter_map(|_| File::open("/dev/null").ok()).collect();
                 drop(own);
                 drop(locks.take());

@@ -1,4 +1,4 @@
-//! Memory that processes share, and files that hold it.
+//! Memory that processes share, and its files.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
 use tempfile::TempDir;
 
-/// On a tmpfs, if there is one.
+/// Returns a folder on a tmpfs, if there is one.
 fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("region");
@@ -132,8 +132,8 @@ fn a_sealed_file_is_writable_only_through_existing_mappings() {
     memory.write(0, b"still");
     memory.word(8192).store(1, Relaxed);
 
-    // As a process that receives it through a socket: with the same descriptor, and with a reopened
-    // one.
+    // Like a process that receives the descriptor through a socket: with the same descriptor, and
+    // with a reopened descriptor.
     let again = File::options()
         .read(true)
         .write(true)
@@ -160,7 +160,7 @@ fn a_sealed_file_is_writable_only_through_existing_mappings() {
     assert!(file::extend(&file, 2 << 20).is_err());
 }
 
-/// Tries with a mapping that is read-only at first.
+/// Tries to make a read-only mapping writable.
 fn can_be_made_writable(file: &impl AsFd) -> bool {
     // SAFETY: the mapping is new, and no reference into it exists.
     unsafe {
@@ -214,7 +214,7 @@ fn extending_a_file_takes_no_memory() {
 #[test]
 fn a_full_file_system_is_an_error_that_names_the_file_and_the_bytes() {
     let (folder, path) = place();
-    // More than any machine has.
+    // More memory than any machine has.
     let bytes = 1 << 60;
     let error = NewFile::create(&path, bytes, &Access::default()).unwrap_err();
     assert!(matches!(error, FileError::Full { .. }), "{error}");
@@ -253,7 +253,7 @@ fn a_file_appears_complete_or_not_at_all() {
     assert!(!path.exists());
     let busy = NewFile::create(&path, 4096, &Access::default()).unwrap_err();
     assert!(matches!(busy, FileError::Busy { .. }), "{busy}");
-    // A child forked in between undoes nothing when it drops the inherited file.
+    // A child that is forked in between changes nothing when it drops the inherited file.
     let mut inherited = Some(new);
     assert_eq!(fork(|| (drop(inherited.take()), 0).1).wait(), 0);
     assert!(NewFile::create(&path, 4096, &Access::default()).is_err());
@@ -319,7 +319,7 @@ fn one_of_many_creators_publishes() {
 #[test]
 fn a_file_has_the_requested_owner_and_permissions() {
     let (_folder, path) = place();
-    // In a child, since the umask belongs to the whole process.
+    // In a child, since the umask belongs to the entire process.
     for umask in [0, 0o777] {
         for (access, expected) in [(Access::default(), 0o600), (Access::mode(0o664), 0o664)] {
             let child = fork(|| {
@@ -361,7 +361,8 @@ fn a_denied_access_names_the_file_and_its_mode() {
     NewFile::create(&path, 4096, &Access::mode(0o400)).unwrap().publish().unwrap();
     chmod(folder.path(), 0o555);
     let child = fork(|| {
-        // SAFETY: no memory is involved. Root may do everything, so the child becomes another user.
+        // SAFETY: no memory is involved. Root has all permissions, so the child becomes another
+        // user.
         let is_other = unsafe {
             libc::getuid() != 0 || libc::setgid(54_321) == 0 && libc::setuid(54_321) == 0
         };

@@ -46,7 +46,7 @@ async fn undo_drain(State(site): State<Site>) -> Response {
     as_json(drain_state(&serving.server))
 }
 
-/// Lets the workers obey at once: idle ones sleep without a limit.
+/// Wakes the workers, so that they react immediately. Idle workers sleep without a timeout.
 fn wake(serving: &Serving) {
     for worker in &serving.workers {
         worker.wake();
@@ -70,7 +70,7 @@ async fn clear(State(site): State<Site>) -> Response {
     }
 }
 
-/// Sets the limit that a body names, as `cache_memlimit` does.
+/// Sets the memory limit from the body of the request, like `cache_memlimit`.
 async fn limit_memory(State(site): State<Site>, body: Body) -> Response {
     let Some(Serving { server, .. }) = site.serving() else { return recovering() };
     let members = match read_object(body).await {
@@ -105,15 +105,16 @@ fn bounds(LimitError { min, max, .. }: LimitError, opened_with: u64) -> String {
     let why_highest = if highest > opened_with {
         format!("{} times -m, which is {opened_with}: a higher limit needs a restart", GROWTH_MAX)
     } else {
-        "all that this server could reserve at its start (-e and -k reserve no more than -m)".into()
+        "the most that this server could reserve at startup (-e and -k reserve no more than -m)"
+            .into()
     };
     format!(
-        "the memory limit must be {lowest} to {highest} MiB; less does not hold the index and the \
-         least segments for items, and {highest} MiB is {why_highest}"
+        "the memory limit must be {lowest} to {highest} MiB; with less, the index and the minimum \
+         of segments for items do not fit, and {highest} MiB is {why_highest}"
     )
 }
 
-/// Returns the words of an error on the wire.
+/// Returns the message of a protocol error.
 fn words(error: impl Into<larder_protocol::Response>) -> String {
     let mut words = Vec::new();
     render::response(&mut words, &error.into());

@@ -1,5 +1,5 @@
-//! Commands of the admin listener: on its own thread, or, with a disk tier, on threads that may
-//! wait for the disk.
+//! Runs commands of the admin listener: on its own thread, or, with a disk tier, on threads that
+//! may wait for the disk.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::session::execute::Executor;
 use crate::session::execute::direct::Direct;
 use crate::session::execute::disk_threads::TooMuchWork;
 
-/// Why a command has no result.
+/// The reason why a command has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoResult {
     #[error("too many requests wait for the disk; try again later")]
@@ -37,11 +37,11 @@ impl From<NoResult> for (StatusCode, String) {
 }
 
 impl Serving {
-    /// Executes commands. With a disk tier another thread executes them, and other requests are
-    /// answered in the meantime.
+    /// Executes commands. With a disk tier another thread executes them, and the listener responds
+    /// to other requests in the meantime.
     ///
     /// # Errors
-    /// [`NoResult`]: the disk hangs. The commands are then executed late, or never.
+    /// Returns [`NoResult`] if the disk hangs. The commands are then executed late, or never.
     pub(super) async fn execute<T: Send + 'static>(
         &self,
         commands: impl FnOnce(&Direct<'_>) -> T + Send + 'static,
@@ -51,11 +51,11 @@ impl Serving {
         };
         let (sender, receiver) = oneshot::channel();
         threads.execute(move |executor| {
-            // Its client has an error by now, and may have stored something newer.
+            // The client has already received an error, and may have stored something newer.
             if sender.is_closed() {
                 return;
             }
-            // Fails if the wait is over.
+            // Fails if the listener no longer waits.
             let _ = sender.send(commands(&Direct::new(executor)));
         })?;
         match timeout(DISK_WAIT, receiver).await {

@@ -1,4 +1,4 @@
-//! Health and readiness: whether the process works, and whether it serves.
+//! Health and readiness: whether the process works, and whether it serves requests.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use crate::server::Server;
 use crate::server::progress::Progress;
 use crate::words::Counted;
 
-/// Returns the answer of `/health`: whether the workers turn their loops. A server that is still
-/// opening its cache is alive.
+/// Returns the response of `/health`: whether the workers turn their loops. A server that is still
+/// opening its cache is healthy.
 pub(super) fn health(serving: Option<&Serving>) -> (StatusCode, Value) {
     match serving {
         None => of_silence(0),
@@ -34,8 +34,8 @@ fn of_silence(silence_us: u64) -> (StatusCode, Value) {
     (status, json!({ "status": word, "silent_secs": silent_secs }))
 }
 
-/// Returns the answer of `/ready`: whether requests of the cache are served here, and otherwise
-/// why not.
+/// Returns the response of `/ready`: whether this server serves cache requests, and the reason if
+/// it does not.
 pub(super) fn ready(
     serving: Option<&Serving>,
     opening: Option<&OpeningCache>,
@@ -55,7 +55,7 @@ pub(super) fn ready(
     }
 }
 
-/// Returns why new clients should go elsewhere; `None`: they are welcome.
+/// Returns why new clients should use another server; `None` if they are welcome.
 pub(super) fn reason_not_ready(server: &Server) -> Option<Cow<'static, str>> {
     if server.life.stop.requested().is_some() {
         Some("stopping".into())
@@ -70,7 +70,7 @@ pub(super) fn reason_not_ready(server: &Server) -> Option<Cow<'static, str>> {
     }
 }
 
-/// Returns what a store that is served lacks; `None`: nothing, as far as is known.
+/// Returns what a store has lost or cannot read; `None` if no such damage is known.
 fn reason_degraded(server: &Server) -> Option<String> {
     let tier = server.cache.tier().filter(|tier| tier.mode == TierMode::Store)?;
     let items = |count| Counted(count, "item");
@@ -86,13 +86,13 @@ fn reason_degraded(server: &Server) -> Option<String> {
     (unreadable > 0).then(|| format!("degraded: the disk did not return {}", items(unreadable)))
 }
 
-/// Why the server takes no changes. A cache goes on in memory.
+/// Returns why the server refuses changes. Unlike a store, a cache continues in memory.
 fn failure_of_store(server: &Server) -> Option<String> {
     if !server.cache.has_tier_failed() {
         return None;
     }
     let tier = server.cache.tier().filter(|tier| tier.mode == TierMode::Store)?;
-    Some(tier.trouble.unwrap_or_else(|| "its log says why".to_owned()))
+    Some(tier.trouble.unwrap_or_else(|| "see its log for the reason".to_owned()))
 }
 
 fn not_ready(reason: &str) -> (StatusCode, Value) {
@@ -100,23 +100,23 @@ fn not_ready(reason: &str) -> (StatusCode, Value) {
     (StatusCode::SERVICE_UNAVAILABLE, document)
 }
 
-/// A cache that is being opened.
+/// The progress of a cache that is being opened.
 #[derive(Debug)]
 pub(super) enum OpeningCache {
-    /// In the memory file of `-e`.
+    /// From the memory file of `-e`.
     File {
         path: PathBuf,
-        /// Its size when it is complete.
+        /// The size of the complete file.
         memory_bytes: u64,
     },
-    /// With the directory of `--tier-path`.
+    /// From the directory of `--tier-path`.
     Directory(Progress),
 }
 
 impl OpeningCache {
-    /// Returns how much of a directory is read, or how much of a new file's memory is reserved, in
-    /// percent; `None` while no file is made. An existing file is attached in milliseconds, in
-    /// which there is nothing to measure.
+    /// Returns how much of a directory has been read, or how much of a new file's memory has been
+    /// reserved, in percent; `None` if no file is being created. Attaching to an existing file
+    /// takes milliseconds, which is too short to measure.
     fn percent(&self) -> Option<u64> {
         match self {
             Self::File { path, memory_bytes } => {
@@ -129,7 +129,7 @@ impl OpeningCache {
     }
 }
 
-/// A worker that has been silent for longer is stuck.
+/// A worker that has been silent for longer than this is considered stuck.
 const SILENCE_US_MAX: u64 = 30_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `/api/v1/hot`: the keys that most commands and most bytes are for.
+//! `/api/v1/hot`: the keys with the most commands and the keys with the most bytes.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -9,10 +9,10 @@ use crate::admin::routes::as_json;
 use crate::observe::hot::{HotKey, LISTED_MAX};
 use crate::server::Server;
 
-/// Returns the hottest keys. `query` may have `limit=N`.
+/// Returns the hottest keys. `query` may contain `limit=N`.
 pub(super) fn hot(server: &Server, query: &str) -> Response {
     if !server.options.dump {
-        let words = "the server was started with -X: it lists no keys";
+        let words = "the server was started with -X, so it does not list keys";
         return refusal(StatusCode::FORBIDDEN, words);
     }
     let Some(limit) = limit(query) else {
@@ -41,7 +41,7 @@ fn row(hot_key: &HotKey, error: &str) -> Value {
     Value::Object(row)
 }
 
-/// Returns the limit that a query asks for, `None` if it cannot be used.
+/// Returns the limit that a query requests, `None` if it is invalid.
 fn limit(query: &str) -> Option<usize> {
     let mut limit = Some(LIMIT_DEFAULT);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
@@ -52,7 +52,7 @@ fn limit(query: &str) -> Option<usize> {
     limit
 }
 
-/// An estimate has no digits beyond this.
+/// Rounds an estimate, because further digits would mean nothing.
 fn rounded(number: f64) -> Value {
     json!((number * 10.0).round() / 10.0)
 }

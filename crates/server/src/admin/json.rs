@@ -1,5 +1,5 @@
-//! JSON with keys in it, which are foreign bytes: one that is no UTF-8 text is in base64, in a
-//! field of another name.
+//! JSON that contains keys. A key is an arbitrary byte string: if it is not valid UTF-8, it is
+//! encoded in base64 in a field with another name.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::routes::BODY_BYTES_MAX;
 /// Reads the body of a request as a JSON object.
 ///
 /// # Errors
-/// The response: the body is too long, does not arrive, or is no object.
+/// Returns the response if the body is too long, does not arrive, or is not an object.
 pub(super) async fn read_object(body: Body) -> Result<Map<String, Value>, Response> {
     let read = axum::body::to_bytes(body, BODY_BYTES_MAX);
     let bytes = match timeout(BODY_TIMEOUT, read).await {
@@ -31,7 +31,7 @@ pub(super) async fn read_object(body: Body) -> Result<Map<String, Value>, Respon
     }
 }
 
-/// Adds bytes as the member `name`, or in base64 as `name_base64` if they are no text.
+/// Adds bytes as the member `name`, or in base64 as `name_base64` if they are not valid UTF-8.
 pub(super) fn insert_bytes(members: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match str::from_utf8(bytes) {
         Ok(text) => members.insert(name.to_owned(), text.into()),
@@ -44,7 +44,8 @@ pub(super) fn insert_bytes(members: &mut Map<String, Value>, name: &str, bytes: 
     };
 }
 
-/// Returns what standard base64 encodes, up to a length; `None` if it is longer or no base64.
+/// Decodes standard base64; `None` if the result is longer than `bytes_max` or the text is
+/// malformed.
 pub(super) fn decoded(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -55,8 +56,8 @@ pub(super) fn decoded(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns what base64 for URLs encodes (RFC 4648, section 5), without padding; `None` if it is
-/// longer than `bytes_max` or malformed.
+/// Decodes base64 for URLs (RFC 4648, section 5) without padding; `None` if the result is longer
+/// than `bytes_max` or the text is malformed.
 pub(super) fn decoded_for_url(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let mut text = str::from_utf8(text).ok()?.replace('-', "+").replace('_', "/");
     if text.len() > bytes_max.saturating_mul(2).saturating_add(4) {
@@ -66,7 +67,7 @@ pub(super) fn decoded_for_url(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> 
     decoded(text.as_bytes(), bytes_max)
 }
 
-/// Returns an error with its reason on a line.
+/// Returns an error response with its reason in one line.
 pub(super) fn refusal(status: StatusCode, words: impl std::fmt::Display) -> Response {
     (status, format!("{words}\n")).into_response()
 }

@@ -1,13 +1,15 @@
-//! `/api/v1/keys`: lists keys, a page at a time.
+//! `/api/v1/keys`: lists keys, one page at a time.
 //!
-//! A page looks at a limited part of the index, so it may have fewer rows than asked for, or none,
-//! and a cursor all the same. The cursor is a place in an index: a number, and the last key there.
-//! As for any walk, every item that exists from the first page to the last is shown at least once,
-//! while other clients store and the index grows; then an item may be shown twice.
+//! A page examines a limited part of the index, so it may have fewer rows than requested, or none,
+//! and a cursor nevertheless. The cursor is a position in an index: a number, and the last key
+//! shown from there. As with any such walk, every item that exists from the first page to the last
+//! is shown at least once, while other clients store and the index grows. An item may be shown
+//! twice in that case.
 //!
-//! The pages of a cache with a disk tier go on with the index of the disk; those of a store begin
-//! with it, because it has all. Between two pages the server keeps nothing: an item of a cache that
-//! moves between memory and disk meanwhile may be shown twice, or be missing.
+//! The pages of a cache with a disk tier continue with the index of the disk after memory. The
+//! pages of a store begin with it, because it contains all items. The server keeps no state between
+//! two pages. An item of a cache that moves between memory and disk during the walk may be shown
+//! twice, or not at all.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -28,7 +30,7 @@ use super::executing::NoResult;
 use super::json::{decoded, decoded_for_url, insert_bytes, refusal};
 use super::routes::{Site, as_json, recovering};
 
-/// What a request asks for.
+/// The parameters of a request.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     prefix: Vec<u8>,
@@ -36,18 +38,18 @@ struct Asked {
     place: Place,
 }
 
-/// Where a page begins.
+/// The position at which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
     index: Index,
-    /// The number of a group, or a place in the index of the disk.
+    /// The number of a group in memory, or a position in the index of the disk.
     number: u64,
-    /// The last key there that is shown; empty for none. The keys of a group, or of a slice of the
-    /// disk's index, are shown in the order of their bytes.
+    /// The last key that was shown from there; empty for none. The keys of a group, or of a slice
+    /// of the disk's index, are shown in the order of their bytes.
     after: Vec<u8>,
 }
 
-/// Which index a page walks over.
+/// The index that a page walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Index {
     #[default]
@@ -55,12 +57,12 @@ enum Index {
     Disk,
 }
 
-/// The items of a place.
+/// The items at one position.
 struct Listed {
     found: Vec<Dumped>,
-    /// The number of the next place.
+    /// The number of the next position.
     next: u64,
-    /// Items that the disk did not return.
+    /// The number of items that the disk did not return.
     unreadable: u64,
 }
 
@@ -91,18 +93,18 @@ pub(super) async fn keys(State(site): State<Site>, RawQuery(query): RawQuery) ->
 /// The items of a page.
 struct Page {
     shown: Vec<Dumped>,
-    /// Their memory.
+    /// The memory of the items.
     lease: Lease,
-    /// Where the next page begins; `None` behind the last one.
+    /// The position at which the next page begins; `None` after the last page.
     next: Option<Place>,
-    /// Items that the disk did not return.
+    /// The number of items that the disk did not return.
     unreadable: u64,
 }
 
 /// Finds the items of a page.
 ///
 /// # Errors
-/// The words for the client: the disk hangs, or no memory is left.
+/// Returns the message for the client if the disk hangs or no memory is left.
 async fn page(serving: &Serving, memory: &Memory, asked: &Asked) -> Result<Page, String> {
     let cache = &serving.server.cache;
     let mut page = Page { shown: Vec::new(), lease: memory.lease(), next: None, unreadable: 0 };
@@ -128,7 +130,7 @@ async fn page(serving: &Serving, memory: &Memory, asked: &Asked) -> Result<Page,
             continue;
         };
         looks_left -= 1;
-        // Other requests of the listener are answered in between.
+        // The listener responds to other requests in between.
         if looks_left.is_multiple_of(LOOKS_PER_SLICE) {
             yield_now().await;
         }
@@ -151,7 +153,8 @@ async fn page(serving: &Serving, memory: &Memory, asked: &Asked) -> Result<Page,
 }
 
 impl Page {
-    /// Takes the items of a place, behind those that were shown. False if they do not fit.
+    /// Adds the items of a position that follow those already shown. Returns false if they do not
+    /// fit.
     fn takes(&mut self, mut found: Vec<Dumped>, place: &mut Place, rows_max: usize) -> bool {
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         for item in found {
@@ -168,14 +171,14 @@ impl Page {
     }
 }
 
-/// Returns the items of a group in memory; `None` behind the last group.
+/// Returns the items of a group in memory; `None` after the last group.
 fn group(cache: &Cache, prefix: &[u8], number: u64) -> Option<Listed> {
     let (mut cursor, mut found) = (Cursor::at(number), Vec::new());
     let has_group = cache.dump_group(prefix, &mut cursor, &mut found);
     has_group.then(|| Listed { found, next: cursor.position(), unreadable: 0 })
 }
 
-/// Returns the items of a slice of the disk; `None` behind the last one. Does not hold up the
+/// Returns the items of a slice of the disk; `None` after the last slice. Does not block the
 /// listener while it waits for the disk.
 async fn slice(serving: &Serving, prefix: &[u8], number: u64) -> Result<Option<Listed>, NoResult> {
     let (cache, prefix) = (serving.server.cache.clone(), prefix.to_vec());
@@ -202,7 +205,7 @@ fn row(cache: &Cache, item: &Dumped) -> Value {
     Value::Object(row)
 }
 
-/// Parses a query: `prefix`, or `prefix_base64`, `limit` and `cursor`, each at most once.
+/// Parses a query: `prefix` or `prefix_base64`, `limit` and `cursor`, each at most once.
 fn parse(query: &str) -> Result<Asked, &'static str> {
     let (mut prefix, mut rows_max, mut place) = (None, None, None);
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -212,17 +215,20 @@ fn parse(query: &str) -> Result<Asked, &'static str> {
             "prefix" => prefix.replace(value).is_none(),
             "prefix_base64" => {
                 let bytes = decoded(&value, KEY_BYTES_MAX);
-                let bytes = bytes.ok_or("prefix_base64 is no base64 of at most 250 bytes")?;
+                let bytes = bytes.ok_or("prefix_base64 must be base64 of at most 250 bytes")?;
                 prefix.replace(bytes).is_none()
             }
             "limit" => {
                 let limit = str::from_utf8(&value).ok().and_then(|limit| limit.parse().ok());
                 let limit = limit.filter(|limit| (1..=ROWS_MAX).contains(limit));
-                rows_max.replace(limit.ok_or("limit is a number from 1 to 1000")?).is_none()
+                rows_max.replace(limit.ok_or("limit must be a number from 1 to 1000")?).is_none()
             }
             "cursor" => {
                 let begins = Place::parse(&value);
-                let begins = begins.ok_or("the cursor is not of this server: begin without one")?;
+                let begins = begins.ok_or(
+                    "the cursor does not belong to this server: begin \
+                                           without one",
+                )?;
                 place.replace(begins).is_none()
             }
             _ => return Err("the parameters are prefix or prefix_base64, limit and cursor"),
@@ -240,8 +246,7 @@ fn parse(query: &str) -> Result<Asked, &'static str> {
 }
 
 impl Place {
-    /// Returns the place as the text of a cursor: seal, index, number and key in base64 that a URL
-    /// takes.
+    /// Formats the position as a cursor: seal, index, number and key in base64 for URLs.
     fn text(&self) -> String {
         let mut bytes = self.seal().to_be_bytes().to_vec();
         bytes.push(self.index as u8);
@@ -253,7 +258,7 @@ impl Place {
         text.trim_end_matches('=').replace('+', "-").replace('/', "_")
     }
 
-    /// Parses the text of a cursor; `None` if this process has not made it.
+    /// Parses a cursor; `None` if this process did not create it.
     fn parse(text: &[u8]) -> Option<Self> {
         let bytes = decoded_for_url(text, CURSOR_BYTES_MAX)?;
         let (seal, rest) = bytes.split_first_chunk()?;
@@ -268,33 +273,34 @@ impl Place {
         (place.seal() == u64::from_be_bytes(*seal)).then_some(place)
     }
 
-    /// Returns what tells this process's cursors from all others: a place means nothing in another
-    /// cache.
+    /// Returns a number that distinguishes this process's cursors from all others, because a
+    /// position has no meaning in another cache.
     fn seal(&self) -> u64 {
         static SECRET: OnceLock<RandomState> = OnceLock::new();
         SECRET.get_or_init(RandomState::new).hash_one((self.index, self.number, &self.after))
     }
 }
 
-/// Rows of a page, unless another number is asked for.
+/// Number of rows of a page, unless the query requests another number.
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1000;
 
-/// The memory of an item of a page, at most: its key, and what is known of it.
+/// The maximum memory of an item of a page: its key and its metadata.
 const ITEM_BYTES: usize = KEY_BYTES_MAX + size_of::<Dumped>();
 
-/// How many groups of the index a page looks at: some ten thousand items, a few milliseconds.
+/// How many groups of the index a page examines: some ten thousand items, which take a few
+/// milliseconds.
 const LOOKS_MAX: usize = 2048;
 
-/// How many of them the listener looks at before it turns to other requests.
+/// How many groups the listener examines before it turns to other requests.
 const LOOKS_PER_SLICE: usize = 128;
 
-/// How many slices of the disk's index a page looks at, and about how many items a slice has: each
-/// costs a read.
+/// How many slices of the disk's index a page examines, and the approximate number of items in a
+/// slice. Each slice costs a read.
 const SLICES_MAX: usize = 16;
 const SLICE_ENTRIES: usize = 128;
 
-/// The longest cursor: seal, index, number and key.
+/// The maximum length of a cursor: seal, index, number and key.
 const CURSOR_BYTES_MAX: usize = 8 + 1 + 8 + KEY_BYTES_MAX;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The admin listener: health, readiness, metrics and items over HTTP.
 //!
-//! It has one thread of low priority with a runtime of its own, so that nothing that is asked of it
-//! takes the time of a worker. It starts before the cache is opened, since recovering is alive, and
-//! ends after the workers.
+//! It runs on one thread of low priority with a separate runtime, so that its requests never take
+//! the time of a worker. It starts before the cache is opened, because a server that recovers its
+//! cache is healthy, and ends after the workers.
 
 pub(crate) mod access;
 mod cache;
@@ -53,26 +53,26 @@ use sockets::AdminSocket;
 #[derive(Debug)]
 pub(crate) struct Http {
     sockets: Vec<AdminSocket>,
-    /// The role of what every program of this machine can do by TCP.
+    /// The role that every program of this machine has over TCP anyway.
     on_wire: Role,
-    /// The certificates of `-Z`, for the sockets that are encrypted.
+    /// The certificates of `-Z`, for the encrypted sockets.
     certificates: Option<Arc<Certificates>>,
     shared: Arc<Shared>,
-    /// True from when the listener is to end.
+    /// True once the listener must end.
     is_over: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Debug)]
 struct Shared {
     tokens: Option<Tokens>,
     memory: Memory,
-    /// The memory of the answers of probes.
+    /// The memory for the responses of probes.
     probes: Memory,
     /// The server, once its workers run.
     serving: OnceLock<Serving>,
-    /// What is being opened; set when the listener starts.
+    /// The cache that is being opened; set when the listener starts.
     opening: OnceLock<OpeningCache>,
     journal: Journal,
     history: History,
@@ -87,8 +87,8 @@ struct Serving {
 }
 
 impl Http {
-    /// Creates the listener of these sockets, which does not answer before [`Self::start`]. Warns
-    /// of tokens in danger.
+    /// Creates the listener of these sockets, which does not respond before [`Self::start`]. Warns
+    /// of tokens that are at risk.
     pub(crate) fn new(
         sockets: Vec<AdminSocket>,
         tokens: Option<Tokens>,
@@ -111,11 +111,11 @@ impl Http {
         http
     }
 
-    /// Begins to answer, unless it does or has no sockets. `progress` says how much of the cache is
-    /// open.
+    /// Begins to respond, unless it has already started or has no sockets. `progress` reports how
+    /// much of the cache is open.
     ///
     /// # Errors
-    /// No file descriptors or threads are left.
+    /// Fails if no file descriptors or threads are left.
     pub(crate) fn start(&mut self, options: &Options, progress: &Progress) -> io::Result<()> {
         if self.sockets.is_empty() || self.thread.is_some() {
             return Ok(());
@@ -126,7 +126,7 @@ impl Http {
             (None, Some(_)) => Some(OpeningCache::Directory(progress.clone())),
             (None, None) => None,
         };
-        // The listener starts once.
+        // The listener starts only once.
         let _ = opening.map(|opening| self.shared.opening.set(opening));
         let mut listeners = Vec::new();
         for socket in &self.sockets {
@@ -138,7 +138,8 @@ impl Http {
             let secured = if socket.tls { Some(self.secured(options)?) } else { None };
             listeners.push(Listening { descriptor, is_unix, rules, secured });
         }
-        // Before the thread starts: afterwards the process may be forbidden to open descriptors.
+        // Before the thread starts, because afterwards the process may be forbidden to open
+        // descriptors.
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (shared, is_over) = (Arc::clone(&self.shared), self.is_over.subscribe());
         let (started, has_started) = std::sync::mpsc::channel();
@@ -148,24 +149,25 @@ impl Http {
             run(&runtime, shared, listeners, is_over);
         };
         self.thread = Some(thread::Builder::new().name("admin".to_owned()).spawn(run)?);
-        // Until then the thread makes system calls that the process may forbid afterwards.
+        // Until then the thread makes system calls that the process may be forbidden to make
+        // afterwards.
         let _ = has_started.recv();
         Ok(())
     }
 
-    /// Returns how connections are encrypted.
+    /// Returns the TLS configuration of the connections.
     fn secured(&self, options: &Options) -> io::Result<Secured> {
         match (&self.certificates, &options.tls) {
             (Some(certificates), Some(tls)) => {
                 Ok(Secured { certificates: Arc::clone(certificates), asked: tls.verify })
             }
-            // The options refuse this earlier.
+            // The check of the options refuses this earlier.
             _ => Err(io::Error::other("without -Z there are no certificates")),
         }
     }
 
-    /// Tells the listener that the server serves, with these workers. `disk_threads` execute what
-    /// may wait for the disk.
+    /// Tells the listener that the server serves, with these workers. `disk_threads` execute work
+    /// that may wait for the disk.
     pub(crate) fn serve(
         &self,
         server: &Arc<Server>,
@@ -181,7 +183,7 @@ impl Http {
         self.sockets.iter().map(|socket| socket.descriptor.as_fd()).collect()
     }
 
-    /// Returns the addresses, each with what requests may do there.
+    /// Returns the addresses, each with a description of the access that requests have there.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, String)> {
         let has_tokens = self.shared.tokens.is_some();
         self.sockets.iter().map(move |socket| {
@@ -190,7 +192,7 @@ impl Http {
         })
     }
 
-    /// Warns of tokens that cross a network in plain text.
+    /// Warns of tokens that are sent over a network in plain text.
     fn warn(&self) {
         let is_far = |socket: &&AdminSocket| match &socket.address {
             Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
@@ -211,8 +213,8 @@ impl Http {
         self.shared.tokens.is_some()
     }
 
-    /// Reads the token file again, if there is one, and logs the result. On failure the previous
-    /// tokens stay in effect.
+    /// Reads the token file again, if there is one, and logs the result. After a failure the
+    /// previous tokens stay in effect.
     pub(crate) fn reload_tokens(&self) {
         let Some(tokens) = &self.shared.tokens else { return };
         match tokens.reload() {
@@ -227,32 +229,32 @@ impl Http {
         }
     }
 
-    /// Stops listening and closes all connections: a successor answers from now on, or the server
-    /// ends.
+    /// Stops listening and closes all connections, because a successor responds from now on or
+    /// because the server ends.
     pub(crate) fn stop(&mut self) {
         self.is_over.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // The thread has nothing to hand over, and a panic of it is logged by the runtime.
+            // The thread has no result, and the runtime logs a panic of it.
             let _ = thread.join();
         }
         self.sockets.clear();
     }
 }
 
-/// Lets workers run first.
+/// Gives the workers priority over this thread.
 fn lower_priority() {
     let before = getpriority_process(None).unwrap_or(0);
-    // Raising the number is always allowed. Linux applies it to this thread only.
+    // Raising the number is always allowed. Linux applies it only to this thread.
     let _ = setpriority_process(None, before.max(NICE));
 }
 
-/// A socket that is listened on.
+/// A socket on which the listener accepts connections.
 #[derive(Debug)]
 struct Listening {
     descriptor: OwnedFd,
     is_unix: bool,
     rules: Rules,
-    /// How its connections are encrypted.
+    /// The TLS configuration of its connections.
     secured: Option<Secured>,
 }
 
@@ -274,7 +276,7 @@ fn run(
         }
         tokio::spawn(history::record(Arc::clone(&shared)));
         tokio::spawn(ask_workers(shared));
-        // Fails if the sender is gone, and then it is over too.
+        // Fails if the sender is gone, which also means the end.
         let _ = is_over.wait_for(|is_over| *is_over).await;
         for task in accepting {
             task.abort();
@@ -283,7 +285,7 @@ fn run(
     });
 }
 
-/// Asks the workers for their heartbeats from time to time.
+/// Requests heartbeats from the workers from time to time.
 async fn ask_workers(shared: Arc<Shared>) {
     let mut interval = tokio::time::interval(HEARTBEAT_PAUSE);
     loop {

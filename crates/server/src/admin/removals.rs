@@ -1,4 +1,4 @@
-//! `/api/v1/delete-prefix`: removal by prefix, its progress and its end.
+//! `/api/v1/delete-prefix`: starts a removal by prefix, shows its progress and cancels it.
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -31,14 +31,14 @@ pub(super) async fn begin(State(site): State<Site>, request: Request) -> Respons
     }
 }
 
-/// Returns the only member of a request: the prefix as text, or in base64.
+/// Returns the only member of a request: the prefix as text or in base64.
 fn prefix_of(members: &Map<String, Value>) -> Result<Vec<u8>, &'static str> {
     let mut members = members.iter();
     match (members.next(), members.next()) {
         (Some((name, Value::String(text))), None) if name == "prefix" => Ok(text.clone().into()),
         (Some((name, Value::String(text))), None) if name == "prefix_base64" => {
             decoded(text.as_bytes(), KEY_BYTES_MAX)
-                .ok_or("prefix_base64 is no base64 of at most 250 bytes")
+                .ok_or("prefix_base64 must be base64 of at most 250 bytes")
         }
         _ => Err("expected {\"prefix\":\"…\"} or {\"prefix_base64\":\"…\"}, and nothing else"),
     }
@@ -78,13 +78,13 @@ fn with_job(site: &Site, id: &str, act: impl FnOnce(&Job)) -> Response {
         return refusal(StatusCode::BAD_REQUEST, "the number of a removal is missing");
     };
     let Some(job) = serving.server.upkeep.prefix_removals.find(id) else {
-        return refusal(StatusCode::NOT_FOUND, "no such removal, or one of long ago");
+        return refusal(StatusCode::NOT_FOUND, "no such removal, or it was too long ago");
     };
     act(&job);
     let progress = job.progress();
     let mut members = Map::new();
     members.insert("id".to_owned(), job.id.into());
-    // A prefix is a part of keys, which `-X` hides.
+    // A prefix is a part of keys, and `-X` hides keys.
     if serving.server.options.dump {
         insert_bytes(&mut members, "prefix", &job.prefix);
     }

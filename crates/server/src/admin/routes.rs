@@ -1,4 +1,4 @@
-//! The paths, and the role that each needs.
+//! The paths of the admin listener, and the role that each needs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::admin::connections::activity::Activity;
 use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
 use crate::server::statistics::threads::Thread;
 
-/// A listener, as its requests see it.
+/// A listener, from the point of view of its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) shared: Arc<Shared>,
@@ -38,12 +38,11 @@ impl Site {
     }
 }
 
-/// The paths that every request may ask for, whatever host it names: probes name the address that
-/// they know.
+/// The paths that accept any `Host`, because a probe uses whichever address it was configured with.
 const PROBES: &[&str] = &["/health", "/healthz", "/ready", "/readyz", "/metrics"];
 
-/// The paths whose reading needs less than the highest role. One that ends in a slash stands for
-/// all paths that begin with it.
+/// The paths that can be read with less than the highest role. A path that ends in a slash stands
+/// for all paths that begin with it.
 const READING: &[(&str, Role)] = &[
     ("/", Role::Probe),
     ("/api/v1/configuration", Role::Read),
@@ -92,8 +91,8 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .with_state(site)
 }
 
-/// Returns the role that a request needs. Every method but GET and HEAD needs the highest, as does
-/// a path that is not listed: none is open by oversight.
+/// Returns the role that a request needs. Every method except GET and HEAD needs the highest role.
+/// A path that is not listed also does, so that no path is open by oversight.
 fn role_needed(method: &Method, path: &str) -> Role {
     let is_above = |of: &str| of.len() > 1 && of.ends_with('/') && path.starts_with(of);
     let covers = |of: &str| of == path || is_above(of);
@@ -103,7 +102,7 @@ fn role_needed(method: &Method, path: &str) -> Role {
     }
 }
 
-/// Lets a request through if it may do what its method and path need.
+/// Lets a request through if its role permits its method and path.
 async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_probe = PROBES.contains(&path);
@@ -157,7 +156,7 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
     response
 }
 
-/// Lets a request through that changes something, and records it with its outcome.
+/// Runs a request that changes something, and logs it with its outcome.
 async fn recorded(site: &Site, role: Role, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().cloned();
     let (method, uri) = (request.method().clone(), request.uri().clone());
@@ -183,7 +182,7 @@ fn body_bytes(headers: &HeaderMap) -> u64 {
     length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
-/// Returns a JSON document that ends with a newline, as a terminal wants it.
+/// Returns a JSON document that ends with a newline, for terminals.
 pub(super) fn as_json((status, value): (StatusCode, Value)) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
 }
@@ -202,7 +201,7 @@ async fn metrics(State(site): State<Site>) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
 }
 
-/// Returns the role of the request, for tools and pages that ask what they may do.
+/// Returns the role of the request, for tools and pages that must find out what they may do.
 async fn role(Extension(Granted(role)): Extension<Granted>) -> Response {
     as_json((StatusCode::OK, json!({ "role": role.name() })))
 }
@@ -253,8 +252,8 @@ pub(super) fn recovering() -> Response {
 const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] =
     [(CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
 
-/// The longest body that is no value. A longer one is refused by the length that it announces, and
-/// where it announces none, by the handler that reads it.
+/// The maximum length of a body that is not a value. A longer body is refused according to its
+/// announced length. If it has none, the handler that reads the body refuses it.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]

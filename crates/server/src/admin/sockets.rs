@@ -22,15 +22,16 @@ use crate::net::sockets::{self, Address, Socket};
 pub(crate) struct AdminSocket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) address: Address,
-    /// The most that a request may do here.
+    /// The highest role that a request can have here.
     pub(crate) role: Role,
     /// True if connections are encrypted.
     pub(crate) tls: bool,
 }
 
 impl AdminSocket {
-    /// Returns what requests may do without a token: what all who can connect may do on the wire
-    /// anyway, and everything for those whom the permissions of a path admit.
+    /// Returns the role of requests without a token. Over TCP they may do what everyone who can
+    /// connect may do with the cache anyway. On a path, the file's permissions decide who can
+    /// connect, so they may do everything.
     pub(crate) fn role_without_token(&self, on_wire: Role) -> Role {
         match &self.address {
             Address::Unix(_) => self.role,
@@ -41,8 +42,8 @@ impl AdminSocket {
         }
     }
 
-    /// Returns what requests may do here: those without a token, and those with one where a token
-    /// gives more.
+    /// Describes the access that requests have here, without a token and with one if a token grants
+    /// more.
     pub(crate) fn access(&self, on_wire: Role, has_tokens: bool) -> String {
         let (most, without) = (self.role, self.role_without_token(on_wire));
         match without < most && has_tokens {
@@ -52,9 +53,10 @@ impl AdminSocket {
     }
 }
 
-/// Returns the role of what every program of this machine can do with the cache by TCP, without a
-/// password and without a client certificate. Where the options forbid to clear and to dump it, no
-/// program can end its use by others either.
+/// Returns the role that every program of this machine already has through the cache's TCP sockets,
+/// without a password and without a client certificate. If the options forbid both clearing and
+/// dumping the cache, this role can only read: programs must not be able to stop the service for
+/// others through the admin listener either.
 pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
     let asks_nothing = |socket: &Socket| {
         socket.transport == Transport::Tcp
@@ -69,12 +71,12 @@ pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
     }
 }
 
-/// Opens the admin sockets that the options name. A socket that the predecessor hands over is used
-/// again where its address is named; the others are closed. Notes the files of unix sockets that
-/// it makes among the `leftovers`.
+/// Opens the admin sockets that the options name. A socket inherited from the predecessor is reused
+/// if the options name its address; the others are closed. Adds the files of new unix sockets to
+/// the `leftovers`.
 ///
 /// # Errors
-/// An address is in use, or cannot be listened on for another reason.
+/// Fails if an address is in use, or if listening on it fails for another reason.
 pub(crate) fn open(
     options: &Options,
     handed: Vec<OwnedFd>,
@@ -86,7 +88,7 @@ pub(crate) fn open(
         match address {
             AdminAddress::Unix { path, mode } => {
                 let failure = |error| cannot_listen(&Address::Unix(path.clone()), &error);
-                // A process in the background changes its folder.
+                // A process in the background changes its working directory.
                 let path = path::absolute(path).map_err(failure)?;
                 let address = Address::Unix(path.clone());
                 let descriptor = match take(&mut handed, &address) {
@@ -115,7 +117,7 @@ pub(crate) fn open(
                                 tls: *tls,
                             });
                         }
-                        // A machine without IPv6 is fine.
+                        // Accepts a machine without IPv6.
                         Err(error)
                             if host.is_none()
                                 && address.is_ipv6()
@@ -145,7 +147,7 @@ fn resolved(host: Option<&str>, port: u16, options: &Options) -> Result<Vec<Sock
     })
 }
 
-/// Returns a handed socket with its address; `None` if it is nothing to listen on.
+/// Returns an inherited socket with its address; `None` if it is not a listening socket.
 fn usable(descriptor: OwnedFd) -> Option<(OwnedFd, Address)> {
     let socket = SockRef::from(&descriptor);
     let local = socket.local_addr().ok().filter(|_| socket.is_listener().unwrap_or(false))?;
@@ -156,7 +158,7 @@ fn usable(descriptor: OwnedFd) -> Option<(OwnedFd, Address)> {
     Some((descriptor, address))
 }
 
-/// Takes the handed socket of an address. The port 0 is that of any socket.
+/// Takes the inherited socket for an address. Port 0 matches any socket.
 fn take(handed: &mut Vec<(OwnedFd, Address)>, wanted: &Address) -> Option<(OwnedFd, Address)> {
     let fits = |address: &Address| match (address, wanted) {
         (Address::Unix(path), Address::Unix(wanted)) => path == wanted,
@@ -183,13 +185,13 @@ fn open_tcp(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((socket.into(), address))
 }
 
-/// Listens on a path. A stale socket from an earlier run is removed; a socket on which a process
+/// Listens on a path. Removes a stale socket of an earlier run. A socket on which a process
 /// listens, and any other file, stays and is an error.
 fn open_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let address = SockAddr::unix(path)?;
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        // A process that listens may also let the connection wait.
+        // The connection may also have to wait if a process listens.
         let probe = socket2::Socket::new(Domain::UNIX, kind, None)?.connect(&address);
         if !probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -205,7 +207,8 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Connections that wait to be accepted. More are a flood, and the kernel drops it.
+/// Maximum number of connections that wait to be accepted. More than this is a flood, which the
+/// kernel drops.
 const BACKLOG: i32 = 1024;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Waiting bytes: input that is not a whole command yet, and TLS records that a socket did not
-//! accept.
+//! Bytes that wait: input with an incomplete command, and TLS records that a socket did not accept.
 
 /// A byte queue. It owns no memory while it is empty.
 #[derive(Debug, Default)]
@@ -41,7 +40,8 @@ impl Backlog {
         if self.used_bytes == self.bytes.len() {
             *self = Self::default();
         } else if self.used_bytes > self.bytes.len() / 2 {
-            // Moves less than was used up, so each byte is moved once on average.
+            // The move is shorter than the bytes that were used up, so each byte is moved once on
+            // average.
             self.drop_used();
             self.bytes.shrink_to(2 * self.bytes.len());
         }

@@ -1,12 +1,11 @@
-//! The memory budget for the buffers of all connections, and what one connection may hold while the
-//! budget is tight.
+//! The memory budget for the buffers of all connections, and the limits of one connection while
+//! memory is short.
 //!
-//! A connection is not closed because others hold much. Instead each connection renders less before
-//! it waits for its socket, and receives less at a time: when half of the budget is in use, the
-//! [`Allotment`] shrinks from 64 KiB of output and of input towards the allowance of every
+//! A connection is not closed because others hold much memory. Instead every connection renders
+//! less before it waits for its socket, and receives less at a time. Once half of the budget is in
+//! use, the [`Allotment`] shrinks from 64 KiB of output and of input towards the allowance of every
 //! connection (`ALLOWANCE_BYTES`). So all connections together hold at most the budget plus the
-//! allowance of each; only a single contiguous value that is longer than the allowance exceeds
-//! that.
+//! allowance of each. Only a single contiguous value longer than the allowance can exceed that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,20 +13,20 @@ use larder_stats::{Counter, Counters};
 
 use crate::buffers::output::OUTPUT_BYTES_HIGH;
 
-/// The memory of connections beyond their allowance, and its limit.
+/// The memory that connections use beyond their allowance, and its limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held_bytes: AtomicU64,
     bytes_max: u64,
 }
 
-/// How much a connection may have waiting at this moment.
+/// How many bytes a connection may currently buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allotment {
     /// Output length in bytes at which a session waits for the socket.
     pub(crate) output_bytes_max: usize,
-    /// True if memory is short: input is received in small parts, an item is started only if it
-    /// fits the rest of the output, and waiting output is moved to memory of its own length.
+    /// True if memory is short. The worker then receives input in small parts, starts an item only
+    /// if it fits the rest of the output, and moves waiting output to memory of its exact length.
     pub(crate) is_tight: bool,
 }
 
@@ -46,7 +45,7 @@ impl Budget {
         Self { held_bytes: AtomicU64::new(0), bytes_max }
     }
 
-    /// Returns how much a connection may have waiting if `unreported_bytes` are in use that no
+    /// Returns how much a connection may buffer if `unreported_bytes` are in use that no
     /// [`Holding`] has reported yet.
     #[inline]
     pub(crate) fn allotment(&self, unreported_bytes: u64) -> Allotment {
@@ -57,7 +56,7 @@ impl Budget {
         self.tight_allotment(used_bytes)
     }
 
-    /// The output shrinks from the high mark at half of the budget to the low mark at three
+    /// The output limit shrinks from the high mark at half of the budget to the low mark at three
     /// quarters. The last quarter is a reserve for output that is being rendered.
     #[cold]
     fn tight_allotment(&self, used_bytes: u64) -> Allotment {
@@ -68,7 +67,7 @@ impl Budget {
         Allotment { output_bytes_max: OUTPUT_BYTES_LOW + above_low, is_tight: true }
     }
 
-    /// True if so little is in use that memory will not be short again at once.
+    /// True if so little is in use that memory will not soon be short again.
     pub(crate) fn is_relaxed(&self, unreported_bytes: u64) -> bool {
         self.held_bytes.load(Relaxed).saturating_add(unreported_bytes) <= self.bytes_max / 8 * 3
     }
@@ -91,14 +90,14 @@ impl Budget {
 }
 
 impl Holding {
-    /// Creates the holding of a new connection, which is encrypted or not.
+    /// Creates the holding of a new connection.
     pub(crate) fn new(is_encrypted: bool) -> Self {
         let record_bytes = if is_encrypted { RECORD_BYTES_MAX } else { 0 };
         let allowance_bytes = ALLOWANCE_BYTES + record_bytes;
         Self { input_bytes: 0, output_bytes: 0, allowance_bytes }
     }
 
-    /// Reports the bytes that the connection holds now.
+    /// Reports how many bytes the connection now holds.
     #[inline]
     pub(crate) fn change(
         &mut self,
@@ -131,7 +130,7 @@ impl Holding {
         self.change(budget, counters, 0, 0);
     }
 
-    /// Returns the part of the budget that the connection uses, in bytes.
+    /// Returns how many bytes of the budget the connection uses.
     pub(crate) fn beyond_allowance(self) -> u64 {
         (self.input_bytes + self.output_bytes).saturating_sub(self.allowance_bytes) as u64
     }
@@ -142,18 +141,18 @@ impl Holding {
     }
 }
 
-/// Bytes that every connection may hold, regardless of the others.
+/// Bytes that every connection may hold, regardless of other connections.
 const ALLOWANCE_BYTES: usize = 16 * 1024;
 
-/// Additional bytes for an encrypted connection: an incomplete record.
+/// Additional bytes for an encrypted connection, which may hold an incomplete record.
 const RECORD_BYTES_MAX: usize = 18 * 1024;
 
 /// Output length at which a session waits for its socket while memory is short. Together with twice
-/// [`TIGHT_INPUT_BYTES`] (the input being executed and the input behind it) it stays within the
-/// allowance.
+/// [`TIGHT_INPUT_BYTES`] (the input being executed and the input that follows it) it stays within
+/// the allowance.
 const OUTPUT_BYTES_LOW: usize = 8 * 1024;
 
-/// Input received at a time while memory is short.
+/// Bytes of input that a connection receives at a time while memory is short.
 pub(crate) const TIGHT_INPUT_BYTES: usize = 4 * 1024;
 
 const _: () = assert!(OUTPUT_BYTES_LOW + 2 * TIGHT_INPUT_BYTES <= ALLOWANCE_BYTES);

@@ -1,5 +1,6 @@
-//! Bytes between a socket and a session, and the bound on all of them together. Sessions write
-//! them, connections send them, and the server holds their budget, so they lie below all three.
+//! Bytes between a socket and a session, and the limit on all of them together. Sessions write
+//! them, connections send them, and the server owns their budget, so this module is below all
+//! three.
 
 pub(crate) mod backlog;
 pub(crate) mod budget;

@@ -1,12 +1,12 @@
-//! The output of a session: bytes, and pieces of large values among them that are sent from the
-//! cache's memory.
+//! The output of a session: bytes, interleaved with pieces of large values that are sent directly
+//! from the cache's memory.
 
 use larder::Piece;
 
-/// The output of a turn. A session writes it; a connection sends it in one part or in several.
+/// The output of a turn. A session writes it; a connection sends it, in one or several parts.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// The output without the pieces.
+    /// The bytes of the output without the pieces.
     pub(crate) bytes: Vec<u8>,
     /// Boxed: most outputs have no pieces, and outputs are moved often.
     pieces: Option<Box<Pieces>>,
@@ -15,10 +15,11 @@ pub struct Output {
 
 #[derive(Debug, Default)]
 struct Pieces {
-    /// Each piece with the position in the output's bytes before which it stands, in order.
+    /// Each piece with its position: the offset in `bytes` before which it is sent. In ascending
+    /// order.
     places: Vec<(usize, Piece)>,
     bytes: usize,
-    /// Length of the pieces that had to be copied.
+    /// The total length of the pieces that had to be copied.
     copied_bytes: usize,
 }
 
@@ -39,7 +40,7 @@ impl Output {
         self.bytes.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.bytes)
     }
 
-    /// Empties the output. Its memory is kept.
+    /// Empties the output and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         (self.pieces, self.sent_bytes) = (None, 0);
@@ -53,8 +54,8 @@ impl Output {
         pieces.places.push((self.bytes.len(), piece));
     }
 
-    /// True if the output should be sent before more is appended. `bytes_max` limits the bytes that
-    /// are not sent from the cache's memory.
+    /// True if the output should be sent before more is appended. `bytes_max` limits the bytes
+    /// outside the cache's memory.
     #[inline]
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
         self.bytes.len() >= bytes_max
@@ -63,7 +64,7 @@ impl Output {
             })
     }
 
-    /// True if the output has no pieces, so that the unsent part is [`Self::rest`].
+    /// True if the output has no pieces, so that [`Self::rest`] is all of the unsent part.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.pieces.is_none()
@@ -93,7 +94,7 @@ impl Output {
         })
     }
 
-    /// Records that `bytes` more have been sent.
+    /// Records that `bytes` more bytes have been sent.
     pub(crate) fn note_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes;
     }
@@ -123,7 +124,7 @@ impl Output {
         }
     }
 
-    /// Returns the vector that the output was written to.
+    /// Returns the vector that contains the output.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.bytes
     }
@@ -136,16 +137,16 @@ impl From<Vec<u8>> for Output {
     }
 }
 
-/// Less spare memory than this does not justify a copy of the rest.
+/// The rest is not copied to save less memory than this.
 const SPARE_BYTES_MAX: usize = 1024;
 
-/// How many pieces are sent at once: the system accepts a few hundred parts.
+/// The maximum number of pieces in one send. The system accepts a few hundred parts.
 const PIECES_MAX: usize = 64;
 
-/// With this many bytes in pieces, other connections get their turn first.
+/// With this many bytes in pieces, other connections take their turn first.
 const PIECES_BYTES_HIGH: usize = 1024 * 1024;
 
-/// With this much output of its own a session waits until it is sent.
+/// With this much output outside the cache's memory, a session waits until it is sent.
 pub(crate) const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -154,7 +155,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns an output with a value among its bytes, and the cache that holds the value.
+    /// Returns an output that contains a value, and the cache that holds the value.
     pub(crate) fn output_with_value(head: &[u8], value: &[u8], tail: &[u8]) -> (Output, Cache) {
         let cache = Cache::builder().memory_bytes(16 << 20).open().unwrap();
         cache.set(b"k", value, None).unwrap();

@@ -3,7 +3,7 @@
 use crate::net::connection::Connection;
 use crate::net::token::Token;
 
-/// The connections of a worker. The place of a closed connection is reused under another token.
+/// The connections of a worker. The slot of a closed connection is reused under another token.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     places: Vec<Place>,
@@ -34,7 +34,7 @@ impl Connections {
         place.connection.as_ref().filter(|_| place.generation == token.generation())
     }
 
-    /// As [`Self::of`], mutable.
+    /// Same as [`Self::of`], but mutable.
     pub(crate) fn of_mut(&mut self, token: Token) -> Option<&mut Connection> {
         let place = self.places.get_mut(token.place() as usize)?;
         place.connection.as_mut().filter(|_| place.generation == token.generation())

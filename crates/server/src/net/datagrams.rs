@@ -1,10 +1,10 @@
-//! UDP: each datagram is a conversation of its own.
+//! UDP: each datagram is a separate conversation.
 //!
 //! A request is one datagram: a header of eight bytes, then the same bytes as over TCP. The
 //! response is one message of up to 65,535 datagrams, numbered from 0. An attacker can flood a
-//! third party by sending small requests with a forged source address; so the response to another
-//! machine is limited to a multiple of the request's length. A request that waits for the disk goes
-//! on in another thread.
+//! third party by sending small requests with a forged source address. To prevent that, the
+//! response to another machine is limited to a multiple of the request's length. A request that
+//! must wait for the disk continues in another thread.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,8 +28,8 @@ pub(crate) struct Datagrams {
     pub(crate) address: SocketAddr,
 }
 
-/// The header of a datagram: the request id, the number of this datagram, and how many there are.
-/// The last two bytes are reserved and 0.
+/// The header of a datagram: the request id, the number of this datagram, and the total number of
+/// datagrams. The last two bytes are reserved and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     request: [u8; 2],
@@ -37,7 +37,7 @@ struct Head {
     count: u16,
 }
 
-/// What serves requests, besides the sockets.
+/// The parts of a worker that serve requests, apart from the sockets.
 pub(crate) struct Site<'a> {
     pub(crate) executor: &'a Executor,
     /// How the operations of a worker wait for the disk.
@@ -75,7 +75,7 @@ pub(crate) fn serve(
                 }
                 Begun::Waits(mut waiting) => {
                     let sockets = Arc::clone(sockets);
-                    // The request is dropped if too many wait: UDP permits that.
+                    // The request is dropped if too many requests wait. UDP permits that.
                     let _ = disk_threads.map(|threads| {
                         threads.execute(move |executor| {
                             waiting.end(executor);
@@ -94,7 +94,8 @@ pub(crate) fn serve(
 }
 
 impl Datagrams {
-    /// Sends a datagram. False if the system has no room for it and drops it: UDP permits that.
+    /// Sends a datagram. Returns false if the system drops it for lack of buffer space. UDP permits
+    /// that.
     fn send(&self, executor: &Executor, datagram: &[u8], peer: SocketAddr) -> bool {
         let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
         sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
@@ -102,10 +103,10 @@ impl Datagrams {
     }
 }
 
-/// Answers a datagram that came from `peer`, of a server without a disk tier: passes the datagrams
-/// of the response to `pass_on`, until that returns false. Passes none if the datagram is not a
-/// request. `out` must be empty and holds the response meanwhile. Returns the number of turns the
-/// request took beyond the first.
+/// Responds to a datagram that came from `peer`, for a server without a disk tier. Passes the
+/// datagrams of the response to `pass_on`, until that returns false. Passes none if the datagram is
+/// not a request. `out` must be empty; it holds the response during the call. Returns the number of
+/// turns the request took beyond the first.
 pub fn reply(
     executor: &Executor,
     datagram: &[u8],
@@ -122,27 +123,27 @@ pub fn reply(
     }
 }
 
-/// What became of a request.
+/// The outcome of the first attempt at a request.
 enum Begun {
-    /// The datagram is none.
+    /// The datagram is not a request.
     NoRequest,
-    /// The response is complete, or a refusal.
+    /// The response is complete, or it is a refusal.
     Over { head: Head, more_turns: usize },
-    /// It waits for the disk.
+    /// The request waits for the disk.
     Waits(Box<Waiting>),
 }
 
 /// A request that waits for the disk.
 struct Waiting {
     head: Head,
-    /// The whole request, and how much of it is executed.
+    /// The complete request, and how many of its bytes have been executed.
     request: Vec<u8>,
     consumed: usize,
     session: Session,
-    /// The response so far, and the length that it may have.
+    /// The response so far, and its maximum length.
     out: Output,
     bytes_max: usize,
-    /// What the response so far waits for.
+    /// The disk writes that the response so far waits for.
     awaited: Option<DurabilityTicket>,
 }
 
@@ -178,8 +179,8 @@ fn begin(
 }
 
 impl Waiting {
-    /// Executes the rest of the request, on a thread that may wait for the disk. Then the response
-    /// is complete, or a refusal.
+    /// Executes the rest of the request, on a thread that may wait for the disk. Afterwards the
+    /// response is complete, or it is a refusal.
     fn end(&mut self, executor: &Executor) {
         let Self { request, consumed, session, out, bytes_max, .. } = self;
         let limits = Limits { turns_max: 1, bytes_max: *bytes_max };
@@ -205,7 +206,7 @@ impl Waiting {
     }
 }
 
-/// How much of a request is executed.
+/// The limits on the execution of a request.
 #[derive(Clone, Copy)]
 struct Limits {
     turns_max: usize,
@@ -213,7 +214,7 @@ struct Limits {
     bytes_max: usize,
 }
 
-/// How far a request is.
+/// The progress of a request.
 struct Conversed {
     consumed: usize,
     turns: usize,
@@ -238,7 +239,7 @@ fn converse(
         is_tight: false,
     };
     let (mut consumed, mut turns) = (0, 0);
-    // The output has no pieces: a brief session copies large values, too.
+    // The output has no pieces, because a brief session also copies large values.
     loop {
         let progress = session.receive(executor, wait, &request[consumed..], allowance, out);
         consumed += progress.consumed;
@@ -250,7 +251,7 @@ fn converse(
     }
 }
 
-/// Passes the datagrams of a response on, until that returns false.
+/// Passes the datagrams of a response to `pass_on`, until that returns false.
 fn send(head: Head, response: &[u8], mut pass_on: impl FnMut(&[u8]) -> bool) {
     let pieces = response.chunks(PAYLOAD_BYTES_MAX);
     let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
@@ -272,7 +273,7 @@ impl AsFd for Datagrams {
 }
 
 impl Head {
-    /// Splits a request into header and body. Returns `None` if it is not a whole request.
+    /// Splits a request into header and body. Returns `None` if it is incomplete.
     fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (head, request) = datagram.split_first_chunk::<HEAD_BYTES>()?;
         let [r0, r1, s0, s1, c0, c1, _, _] = *head;
@@ -293,8 +294,8 @@ impl Head {
 }
 
 /// Returns the maximum length of the response without headers, so that all datagrams together stay
-/// within the limit. A response to this machine's own loopback addresses cannot flood a third party
-/// and is not limited by the request.
+/// within the limit. A response to a loopback address of this machine cannot flood a third party,
+/// so the request's length does not limit it.
 fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr) -> usize {
     let factor = executor.server().options.udp_reply_factor;
     if factor == 0 || peer.ip().is_loopback() {
@@ -305,7 +306,7 @@ fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr
     (full * PAYLOAD_BYTES_MAX + rest.saturating_sub(HEAD_BYTES)).min(ANSWER_BYTES_MAX)
 }
 
-/// Replaces the response by an error, in the dialect of the request.
+/// Replaces the response with an error, in the dialect of the request.
 fn refuse(request: &[u8], out: &mut Vec<u8>) {
     out.clear();
     const WORDS: &[u8] = b"Too large.";
@@ -322,19 +323,19 @@ fn refuse(request: &[u8], out: &mut Vec<u8>) {
 
 const HEAD_BYTES: usize = 8;
 
-/// Length of a response datagram with its header: it fits any Ethernet frame.
+/// Length of a response datagram with its header, which fits any Ethernet frame.
 const DATAGRAM_BYTES_MAX: usize = 1400;
 const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEAD_BYTES;
 
 /// Maximum length of a response to any peer.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A request has no more commands, since the shortest has four bytes. So only a command that takes
-/// a whole turn by itself needs another turn.
+/// More commands than a request can contain, because the shortest command has four bytes. So only a
+/// command that takes up a turn by itself needs another turn.
 const COMMANDS_MAX: usize = 16 * 1024;
 
-/// How many single-turn requests are answered before connections have their turn again. A request
-/// that needs more turns is refused: connections would have to wait for it.
+/// How many single-turn requests are answered before connections take their turns again. A request
+/// that needs more turns is refused, because connections would have to wait for it.
 const TURNS_MAX: usize = 16;
 const BYTES_PER_TURN: usize = 64 * 1024;
 

@@ -1,4 +1,4 @@
-//! Reads of the disk that a worker does not wait for: threads for a worker without a ring.
+//! Disk reads that a worker does not wait for. A worker without a ring passes them to threads.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,32 +9,32 @@ use larder::{DiskPages, DiskRead};
 
 use crate::net::inbox::Inbox;
 
-/// A read of the disk, or what it has returned, for one of the lookups of a turn.
+/// A disk read, or its result, for one of the lookups of a turn.
 #[derive(Debug)]
 pub(crate) struct DiskQuery<T> {
-    /// The number of the turn among those that wait for the disk.
+    /// The number of the turn among the turns that wait for the disk.
     pub(crate) turn: usize,
-    /// The lookup of that turn.
+    /// The number of the lookup within that turn.
     pub(crate) lookup: usize,
     pub(crate) of: T,
 }
 
 impl<T> DiskQuery<T> {
-    /// Puts what `change` makes of it in its place.
+    /// Replaces the read with the result of `change`.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> DiskQuery<U> {
         DiskQuery { turn: self.turn, lookup: self.lookup, of: change(self.of) }
     }
 }
 
-/// Threads that read the disk for a worker. They end when it does.
+/// Threads that read the disk for a worker. They end when the worker ends.
 #[derive(Debug)]
 pub(crate) struct DiskReaders(Sender<DiskQuery<DiskRead>>);
 
 impl DiskReaders {
-    /// Starts the threads. They put what they have read into the inbox.
+    /// Starts the threads. They put their results into the inbox.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Fails if the system cannot start another thread.
     pub(crate) fn start(inbox: &Arc<Inbox>) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let receiver = Arc::new(Mutex::new(receiver));
@@ -48,7 +48,7 @@ impl DiskReaders {
 
     /// Reads from the disk.
     pub(crate) fn read(&self, asked: DiskQuery<DiskRead>) {
-        // The threads take reads as long as this sender lives.
+        // The threads accept reads while this sender exists.
         let _ = self.0.send(asked);
     }
 }
@@ -61,5 +61,5 @@ fn run(reads: &Mutex<Receiver<DiskQuery<DiskRead>>>, inbox: &Inbox) {
     }
 }
 
-/// How many reads of a worker the disk has at the same time.
+/// How many reads one worker runs on the disk at the same time.
 const READERS: usize = 8;

@@ -1,11 +1,11 @@
-//! Closing the socket of a connection.
+//! Closes the socket of a connection.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-/// The socket of a connection that is over. Dropping it closes the socket; [`Self::finish`] does so
-/// in an orderly way.
+/// The socket of a connection that has ended. Dropping it closes the socket; [`Self::finish`] does
+/// so in an orderly way.
 #[derive(Debug)]
 pub(crate) struct HangUp {
     socket: OwnedFd,
@@ -18,16 +18,16 @@ impl HangUp {
         Self { socket, has_left }
     }
 
-    /// Shuts the socket down and closes it. Operations of the kernel on it end.
+    /// Shuts the socket down and closes it. The kernel's operations on it end.
     pub(crate) fn finish(self) {
         if !self.has_left {
             self.discard_input();
         }
-        // Fails if the peer is gone, which is fine.
+        // Fails if the peer is gone, which does not matter here.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Receives and discards input: closing a socket with unread input resets the connection, and
+    /// Receives and discards input. Closing a socket with unread input resets the connection, and
     /// the peer loses the responses that are still in transit.
     fn discard_input(&self) {
         let mut bytes = [0; DISCARDED_BYTES];
@@ -45,9 +45,9 @@ impl AsFd for HangUp {
     }
 }
 
-/// Chunk size when draining unread input before close.
+/// How much unread input is discarded at a time.
 const DISCARDED_BYTES: usize = 4 * 1024;
 
-/// Maximum number of chunks drained, so that a peer that sends without pause cannot keep the thread
+/// Maximum number of such reads, so that a peer that sends without pause cannot keep the thread
 /// busy.
 const DISCARDS_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! Hands new connections from the listener to a worker, and what was read of the disk for it.
+//! Passes new connections from the listener to a worker, and the results of its disk reads.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -12,11 +12,11 @@ use rustix::io;
 use crate::net::disk_reads::DiskQuery;
 use crate::waker::Waker;
 
-/// Accepted sockets that the worker has not taken yet.
+/// Accepted sockets that the worker has not added yet.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     accepted: Mutex<Vec<Accepted>>,
-    /// What the disk's readers have read.
+    /// The results of completed disk reads.
     reads: Mutex<Vec<DiskQuery<DiskPages>>>,
     waker: Arc<Waker>,
     /// True if the worker has turns that wait for the disk.
@@ -30,11 +30,11 @@ pub(crate) struct Accepted {
     pub(crate) transport: Transport,
     /// Whether TLS requires a client certificate; `None` without TLS.
     pub(crate) client_certificates: Option<ClientCertificates>,
-    /// The protocol of the address that accepted it.
+    /// The protocol of the address on which it was accepted.
     pub(crate) protocol: Protocol,
 }
 
-/// What a connection runs over.
+/// The kind of socket that a connection uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
@@ -63,28 +63,28 @@ impl Inbox {
         std::mem::take(&mut self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds what was read of the disk, and wakes the worker.
+    /// Adds the result of a disk read, and wakes the worker.
     pub(crate) fn put_read(&self, read: DiskQuery<DiskPages>) {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).push(read);
         self.waker.wake();
     }
 
-    /// Takes what was read since the last call.
+    /// Takes the results that were added since the last call.
     pub(crate) fn take_reads(&self) -> Vec<DiskQuery<DiskPages>> {
         std::mem::take(&mut self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets the next sync of the disk wake the worker.
+    /// Requests that the next sync of the disk wakes the worker.
     pub(crate) fn note_parking(&self) {
         self.is_parking.store(true, Release);
     }
 
-    /// True if the worker waits for a sync, as far as it has said since the last call.
+    /// True if the worker has called [`Self::note_parking`] since the last call.
     pub(crate) fn take_parking(&self) -> bool {
         self.is_parking.swap(false, AcqRel)
     }
 
-    /// Returns the waker; readable if there is a connection to take, or other work for the worker.
+    /// Returns the waker. It is readable if the worker has connections to take or other work.
     pub(crate) fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }

@@ -1,4 +1,4 @@
-//! The listener: accepts connections, enforces their limit, and advances the clock.
+//! The listener accepts connections, enforces their limit, and advances the clock.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::net::sockets::Socket;
 use crate::server::Server;
 use crate::server::statistics::threads::Thread;
 
-/// The listening sockets, and the workers that get their connections in turn.
+/// The listening sockets, and the workers that receive their connections in turn.
 #[derive(Debug)]
 pub(crate) struct Listener {
     server: Arc<Server>,
     counters: Arc<Counters>,
     sockets: Vec<Socket>,
     inboxes: Vec<Arc<Inbox>>,
-    /// The inbox of the worker that gets the next connection.
+    /// The inbox of the worker that receives the next connection.
     next_inbox: usize,
     clock: Clock,
     /// Runs while accepting is suspended.
     suspended: Option<Stopwatch>,
 }
 
-/// Why accepting from a socket pauses.
+/// The reason why accepting from a socket pauses.
 enum Pause {
     /// No connection waits.
     Empty,
@@ -55,7 +55,7 @@ impl Listener {
         }
     }
 
-    /// Returns the sockets that it accepts from.
+    /// Returns the sockets from which the listener accepts.
     pub(crate) fn sockets(&self) -> &[Socket] {
         &self.sockets
     }
@@ -68,7 +68,7 @@ impl Listener {
         }
     }
 
-    /// Stops accepting: the successor accepts from now on.
+    /// Stops accepting, because the successor accepts from now on.
     pub(crate) fn retire(&mut self) {
         self.resume();
         self.server.connections.set_accepting(false);
@@ -80,7 +80,7 @@ impl Listener {
         self.wake_workers();
     }
 
-    /// Lets the workers see at once what has changed.
+    /// Wakes the workers, so that they notice a change immediately.
     pub(crate) fn wake_workers(&self) {
         for inbox in &self.inboxes {
             inbox.waker().wake();
@@ -123,7 +123,7 @@ impl Listener {
         let options = &self.server.options;
         let is_full = self.server.connection_count() >= self.server.connections.count_max;
         if is_full && !options.maxconns_fast {
-            return Err(Pause::Full("there are as many as -c allows".to_owned()));
+            return Err(Pause::Full("as many connections are open as -c allows".to_owned()));
         }
         let Socket { descriptor, transport, client_certificates, protocol, .. } =
             &self.sockets[socket];
@@ -158,7 +158,7 @@ impl Listener {
         let mut words = Vec::new();
         let error = ServerError::TooManyConnections.into();
         render::response(&mut words, &error);
-        // If the send fails, the peer still sees the connection close.
+        // If the send fails, the peer only notices that the connection is closed.
         let _ = send(socket.as_fd(), &words, SendFlags::NOSIGNAL);
     }
 
@@ -185,5 +185,5 @@ impl Listener {
 /// How often the listener retries while accepting is suspended.
 const SUSPENDED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// How many connections are accepted from one socket before the others get their turn.
+/// How many connections are accepted from one socket before the other sockets take their turn.
 const ACCEPTED_MAX: usize = 64;

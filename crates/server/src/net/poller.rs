@@ -1,4 +1,4 @@
-//! Waiting for events of descriptors: with epoll, or with an io_uring that also receives and sends.
+//! Waits for events of descriptors, with epoll or with an io_uring that also receives and sends.
 
 use std::fmt;
 use std::io;
@@ -21,16 +21,16 @@ pub(crate) enum Poller {
     Ring(Box<Ring>),
 }
 
-/// Why there is no ring.
+/// The reason why the system does not allow a ring.
 #[derive(Debug)]
 pub(crate) struct NoRing(io::Error);
 
 impl Poller {
-    /// Creates the poller that the option asks for. With [`Io::Auto`] this is a ring if the system
-    /// allows one; otherwise also returns the reason.
+    /// Creates the poller that the option names. With [`Io::Auto`] this is a ring if the system
+    /// allows one. If it does not, also returns the reason.
     ///
     /// # Errors
-    /// The requested poller is not available.
+    /// Fails if the requested poller is not available.
     pub(crate) fn new(io: Io) -> io::Result<(Self, Option<NoRing>)> {
         if io != Io::Epoll {
             match Ring::new() {
@@ -46,10 +46,10 @@ impl Poller {
         Ok(Self::Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Binds the poller to the calling thread, which will wait with it.
+    /// Binds the poller to the calling thread, which will wait on it.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn enable(&mut self) -> io::Result<()> {
         match self {
             Self::Epoll(_) => Ok(()),
@@ -57,7 +57,7 @@ impl Poller {
         }
     }
 
-    /// Returns the ring, if there is one.
+    /// Returns the ring, if the poller is one.
     pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
         match self {
             Self::Epoll(_) => None,
@@ -69,7 +69,7 @@ impl Poller {
     /// of the waiting workers. `key` distinguishes the descriptor from connections.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn watch(&mut self, descriptor: &impl AsFd, key: u64) -> io::Result<()> {
         match self {
             Self::Epoll(epoll) => {
@@ -92,17 +92,17 @@ impl Poller {
     /// Ends a [`Self::watch`].
     pub(crate) fn stop_watching(&mut self, descriptor: &impl AsFd, key: u64) {
         match self {
-            // It is registered, so this cannot fail.
+            // The descriptor is registered, so this cannot fail.
             Self::Epoll(epoll) => drop(epoll::delete(epoll, descriptor)),
             Self::Ring(ring) => ring.stop_polling(key),
         }
     }
 
-    /// Waits for an event of a connection. `before` is the event it waited for until now, empty at
-    /// first.
+    /// Waits for an event of a connection. `before` is the event that it waited for so far, empty
+    /// at first.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn await_event(
         &mut self,
         connection: &impl AsFd,
@@ -136,7 +136,7 @@ impl Poller {
     /// Waits for events, until the timeout if there is one.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn wait(
         &mut self,
         timeout: Option<Duration>,
@@ -170,8 +170,8 @@ impl fmt::Display for NoRing {
 /// The highest key. Tokens are far below it.
 pub(crate) const LAST_KEY: u64 = KEY_MAX;
 
-/// How workers wait for an event that one of them takes.
+/// The flags with which several workers wait for an event that only one of them handles.
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 
-/// How many connections get a turn before the worker polls again.
+/// How many connections take a turn before the worker polls again.
 const EVENTS_MAX: usize = 256;

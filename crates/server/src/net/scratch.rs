@@ -30,26 +30,26 @@ impl Scratch {
         }
     }
 
-    /// True if less room for input is left than a turn needs.
+    /// True if the remaining space is too small for the input of a turn.
     pub(crate) fn is_full(&self) -> bool {
         INPUT_BYTES - self.input_used_bytes < RECEIVED_BYTES_MAX
     }
 
-    /// Returns the free room for the input of a turn, and the buffers for its records.
+    /// Returns the free space for the input of a turn, and the buffers for its records.
     pub(crate) fn input_room(&mut self) -> (&mut [u8], &mut Records) {
         let room = &mut self.input[self.input_used_bytes..];
         let bytes = room.len().min(RECEIVED_BYTES_MAX);
         (&mut room[..bytes], &mut self.records)
     }
 
-    /// Takes the first `bytes` of the room.
+    /// Allocates the first `bytes` bytes of the free space.
     pub(crate) fn take_input(&mut self, bytes: usize) -> Range<usize> {
         let start = self.input_used_bytes;
         self.input_used_bytes += bytes;
         start..self.input_used_bytes
     }
 
-    /// Frees the input room; the input of all turns has been executed.
+    /// Frees the space for input, because the input of all turns has been executed.
     pub(crate) fn clear_input(&mut self) {
         self.input_used_bytes = 0;
     }
@@ -66,8 +66,8 @@ impl Scratch {
         self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN)).into()
     }
 
-    /// Takes back the memory of an output that has been sent or given away. The last one returned
-    /// is reused first.
+    /// Takes back the memory of an output that has been sent or given away. The next turn reuses
+    /// the one that was returned last.
     #[inline]
     pub(crate) fn give_output(&mut self, output: Output) {
         let mut bytes = output.into_vec();
@@ -82,18 +82,18 @@ impl Scratch {
 /// Maximum input received and executed in one turn, in bytes.
 pub(crate) const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 
-/// Room for the input of all turns in progress at the same time.
+/// Space for the input of all turns that are in progress at the same time.
 const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
 
 /// Initial capacity of an output.
 const OUTPUT_BYTES_MIN: usize = 4 * 1024;
 
-/// A larger output is not kept. Small responses that a peer does not take count with the capacity
-/// of their vectors, so this must stay close to every connection's allowance.
+/// The memory of a larger output is freed. Small responses that a peer does not receive count with
+/// the capacity of their vectors, so this must stay close to every connection's allowance.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// How many empty outputs are kept.
 const OUTPUTS_MAX: usize = 64;
 
-/// Memory for the output of datagrams that is kept between turns.
+/// How much memory for the output of datagrams is kept between turns.
 const OUTPUT_KEPT_BYTES_MAX: usize = 512 * 1024;

@@ -34,7 +34,7 @@ pub(crate) struct Socket {
     pub(crate) protocol: Protocol,
 }
 
-/// Where a socket listens.
+/// The address on which a socket listens.
 #[derive(Debug)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
@@ -50,7 +50,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Opens every listening socket that the options name. Notes the file of a unix socket among the
+/// Opens every listening socket that the options name. Adds the file of a unix socket to the
 /// `leftovers`.
 pub(crate) fn open(options: &Options, leftovers: &Leftovers) -> Result<Vec<Socket>, Failure> {
     if let Some(path) = &options.unix_socket {
@@ -85,7 +85,7 @@ fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}{}", remedy(error)))
 }
 
-/// Returns what to do if an address cannot be listened on; empty if nothing is known.
+/// Returns advice for the operator if listening on an address failed; empty for unknown errors.
 pub(crate) fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -96,7 +96,7 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
             "; choose a port from 1024 on, or a path whose directory this user may change"
         }
         io::ErrorKind::NotFound => "; create the directory of the path first",
-        // The standard library's, before any system call.
+        // The standard library returns this error before any system call.
         io::ErrorKind::InvalidInput => {
             "; the path of a unix socket has at most 107 bytes: choose a shorter one"
         }
@@ -104,18 +104,19 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Addresses that are bound. One that an option names twice, or by two names, is bound once.
+/// The addresses that are bound so far. If an option names an address twice, or by two names, it is
+/// bound once.
 type Bound = HashSet<SocketAddr>;
 
-/// Binds all addresses that an option's address stands for, and that are not bound yet. A machine
-/// without IPv6 is fine.
+/// Binds all addresses to which an option's address resolves, except those that are already bound.
+/// Accepts a machine without IPv6.
 fn bind_each(
     at: &ListenAt,
     bound: &mut Bound,
     mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
 ) -> Result<(), Failure> {
     for address in addresses(at)? {
-        // The port 0 is another one each time.
+        // Port 0 is a different port each time.
         if address.port() != 0 && !bound.insert(address) {
             continue;
         }
@@ -129,11 +130,11 @@ fn bind_each(
     Ok(())
 }
 
-/// Returns all addresses that an option's address stands for. The wildcard stands for one address
-/// of IPv4 and one of IPv6.
+/// Returns all addresses to which an option's address resolves. The wildcard resolves to one
+/// address of IPv4 and one of IPv6.
 ///
 /// # Errors
-/// The name cannot be looked up.
+/// Fails if the name cannot be resolved.
 pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
     let Some(host) = &at.host else {
         let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -143,7 +144,7 @@ pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses.map_err(|error| cannot_listen(host, &error))?.collect())
 }
 
-/// Creates a socket for an address. One for IPv6 leaves IPv4 to others.
+/// Creates a socket for an address. A socket for IPv6 does not also accept IPv4.
 fn new_socket(
     address: SocketAddr,
     kind: Type,
@@ -165,8 +166,9 @@ fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
     Ok(Datagrams { socket: socket.into(), address })
 }
 
-/// Gives a UDP socket the largest buffers that the system allows: a long response is many datagrams
-/// at once, and so are requests that wait for no response. The system drops what has no room.
+/// Sets the buffers of a UDP socket to the largest size that the system allows. A long response
+/// consists of many datagrams in a burst, and so do requests that do not wait for responses. The
+/// system drops datagrams that do not fit.
 pub(crate) fn widen_buffers(datagrams: &SockRef<'_>) -> io::Result<()> {
     const WANTED_BYTES: usize = 16 * 1024 * 1024;
     datagrams.set_send_buffer_size(WANTED_BYTES)?;
@@ -180,10 +182,10 @@ pub(crate) fn configure_tcp(listening: &SockRef<'_>) -> io::Result<()> {
     listening.set_tcp_notsent_lowat(UNSENT_BYTES)
 }
 
-/// How much of a connection's output the kernel keeps beyond what the peer has room for.
+/// How much of a connection's output the kernel buffers beyond what the peer can receive.
 ///
-/// Its own limit is 4 MiB. A thousand peers that do not read would have it short of memory for all
-/// connections of the machine: it then sends the end of a connection up to 200 ms late.
+/// The kernel's own limit is 4 MiB. A thousand peers that do not read would exhaust its memory for
+/// the connections of the whole machine. It then delays the end of a connection by up to 200 ms.
 pub(crate) const UNSENT_BYTES: u32 = 128 << 10;
 
 fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
@@ -202,7 +204,7 @@ fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result
     })
 }
 
-/// Listens on a path. A stale socket from an earlier run is removed; any other file stays and is an
+/// Listens on a path. Removes a stale socket of an earlier run. Any other file stays and is an
 /// error.
 fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -211,8 +213,8 @@ fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::UNIX, kind, None)?;
     let address = SockAddr::unix(path)?;
-    // The permissions must be right from the moment the path exists, and a client that sees the
-    // path may connect at once; so nothing happens between bind and listen.
+    // The permissions must be right from the moment the path exists, and a client that finds the
+    // path may connect immediately. So nothing happens between bind and listen.
     let before = umask(Mode::from_raw_mode(!options.unix_mask & 0o777));
     let listens = socket.bind(&address).and_then(|()| socket.listen(backlog(options)));
     umask(before);
@@ -231,8 +233,8 @@ pub(crate) fn local_path(connection: &OwnedFd) -> PathBuf {
     SockRef::from(connection).local_addr().map_or_else(|_| PathBuf::new(), |local| path_of(&local))
 }
 
-/// Returns the path of a unix socket; for an abstract socket its name after `@`, as in systemd's
-/// files.
+/// Returns the path of a unix socket. For an abstract socket, returns its name after `@`, as
+/// systemd writes it.
 pub(crate) fn path_of(address: &SockAddr) -> PathBuf {
     let named = |name: &[u8]| [b"@", name].concat();
     match (address.as_pathname(), address.as_abstract_namespace()) {
@@ -246,14 +248,14 @@ fn backlog(options: &Options) -> i32 {
     i32::try_from(options.backlog).unwrap_or(i32::MAX)
 }
 
-/// Returns the file that the environment names for [`write_ports`]. Called before the directory
-/// changes, to which a relative path refers.
+/// Returns the file that the environment names for [`write_ports`]. Called before the working
+/// directory changes, because a relative path refers to the old one.
 pub(crate) fn ports_file() -> Option<PathBuf> {
     let path = env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from)?;
     Some(path::absolute(&path).unwrap_or(path))
 }
 
-/// Writes the ports to this file, if it is given: for tests that let the system choose a port. The
+/// Writes the ports to this file, if it is given. For tests that let the system choose a port. The
 /// file is replaced as a whole.
 pub(crate) fn write_ports(
     path: Option<PathBuf>,
@@ -280,7 +282,7 @@ pub(crate) fn write_ports(
     })
 }
 
-/// Writes a file under a temporary name first, so that readers never see half of it.
+/// Writes a file under a temporary name first, so that readers never find half of it.
 fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
     let mut unfinished = OsString::from(path);
     unfinished.push(suffix);

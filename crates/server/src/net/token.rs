@@ -1,6 +1,6 @@
-//! The name of a connection in events.
+//! The identifier of a connection in events.
 
-/// Identifies a connection of a worker, also after it is closed: a token is reused only after a
+/// Identifies a connection of a worker, even after it is closed: a token is reused only after a
 /// very long time. As a number it has 60 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -9,22 +9,22 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Names the connection in a place, in one of its uses.
+    /// Creates the token of the connection that is number `generation` in a slot.
     pub(crate) fn new(place: u32, generation: u32) -> Self {
         Self { place, generation }
     }
 
-    /// Returns the number of its place.
+    /// Returns the number of the slot.
     pub(crate) fn place(self) -> u32 {
         self.place
     }
 
-    /// Returns which use of the place it names.
+    /// Returns how many connections used the slot before this one.
     pub(crate) fn generation(self) -> u32 {
         self.generation
     }
 
-    /// Returns the generation of the next connection in its place.
+    /// Returns the generation of the next connection in the same slot.
     pub(crate) fn next_generation(self) -> u32 {
         (self.generation + 1) % GENERATIONS
     }
@@ -42,5 +42,5 @@ impl From<u64> for Token {
     }
 }
 
-/// How many connections use a place before a token repeats.
+/// How many connections use a slot before a token repeats.
 const GENERATIONS: u32 = 1 << 28;

@@ -1,6 +1,6 @@
-//! The size classes of a memcached with the same options. Larder's memory has no classes; segments
-//! decide where items are stored. But tools read statistics by class, `me` and dumps show an item's
-//! class and size, and operators compare two servers by them.
+//! The size classes of a memcached server with the same options. Larder's memory has no classes:
+//! items are stored wherever there is space in a segment. But tools read statistics by class, `me`
+//! and dumps show an item's class and size, and operators compare two servers by them.
 
 use larder_item::Meta;
 use larder_options::Slabs;
@@ -8,9 +8,9 @@ use larder_options::Slabs;
 /// memcached's size classes, numbered from 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
-    /// Class 1 comes first; the last class also has the larger items, which are split.
+    /// Class 1 comes first. The last class also contains the larger items, which are split.
     classes: Vec<SizeClass>,
-    /// The class number of small items, by size in steps of 8 bytes: read for every command.
+    /// The class numbers of small items, by size in steps of 8 bytes. Read for every command.
     small: Vec<u8>,
     cas: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Classes {
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeClass {
-    /// Length in bytes of a chunk, which holds an item or a part of one.
+    /// Length in bytes of a chunk, which contains an item or a part of one.
     pub(crate) chunk_bytes: u32,
     /// Number of chunks in a page.
     pub(crate) chunks_per_page: u32,
@@ -29,7 +29,7 @@ pub(crate) struct SizeClass {
 pub(crate) struct ItemSize {
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,
-    /// True if the client's flags are not 0. Only then do they take bytes.
+    /// True if the client's flags are not 0. Only then do they occupy memory.
     pub(crate) has_flags: bool,
 }
 
@@ -41,7 +41,7 @@ impl ItemSize {
 }
 
 impl Classes {
-    /// Derives the classes from the options. `cas` is true if items carry cas tokens.
+    /// Computes the classes from the options. `cas` is true if items carry cas tokens.
     pub(crate) fn new(slabs: &Slabs, cas: bool) -> Self {
         let mut sizes = if slabs.sizes.is_empty() {
             growing_sizes(slabs)
@@ -84,8 +84,9 @@ impl Classes {
         self.class_of_bytes(self.item_bytes(size))
     }
 
-    /// Calls `visit` with the class of each chunk that an item takes. An item that fits no chunk
-    /// takes a chunk for its header, then full chunks of the last class, then one for the rest.
+    /// Calls `visit` with the class of each chunk that an item occupies. An item that does not fit
+    /// into a single chunk occupies a chunk for its header, then full chunks of the last class,
+    /// then a chunk for the rest.
     pub(crate) fn chunks_of(&self, size: ItemSize, mut visit: impl FnMut(u8)) {
         let chunk_bytes_max = u64::from(self.classes[self.classes.len() - 1].chunk_bytes);
         let bytes = self.item_bytes(size);
@@ -101,7 +102,7 @@ impl Classes {
         }
     }
 
-    /// Returns the table as memcached writes it at the start with `-vv`.
+    /// Returns the table in the format that memcached prints at startup with `-vv`.
     pub(crate) fn table(&self) -> String {
         let line = |(number, class): (u8, SizeClass)| {
             let SizeClass { chunk_bytes, chunks_per_page } = class;
@@ -134,7 +135,8 @@ impl Classes {
     }
 }
 
-/// Returns the chunk sizes of all classes but the last, each a factor larger than the one before.
+/// Returns the chunk sizes of all classes except the last. Each is larger than the previous one by
+/// a constant factor.
 fn growing_sizes(slabs: &Slabs) -> Vec<u32> {
     let largest = f64::from(slabs.chunk_bytes_max) / slabs.growth_factor;
     let mut sizes = Vec::new();
@@ -157,7 +159,7 @@ pub(crate) const PAGE_BYTES: u32 = 1 << 20;
 /// The chunk size of every class but the last is a multiple of this.
 const STEP_BYTES: usize = 8;
 
-/// Larger items are looked up by search.
+/// The class of a larger item is found by a search.
 const SMALL_BYTES_MAX: usize = 8 << 10;
 
 /// memcached's maximum number of classes.
@@ -246,7 +248,7 @@ mod tests {
         let flagged = ItemSize { has_flags: true, ..size(3, 3) };
         assert_eq!((with_cas.item_bytes(size(3, 3)), without.item_bytes(size(3, 3))), (65, 57));
         assert_eq!(with_cas.item_bytes(flagged), 69);
-        // 96 bytes are the first class; one more byte is the second.
+        // Items of 96 bytes are in the first class. One more byte puts an item into the second.
         let value = 96 - 62;
         assert_eq!(
             (with_cas.class_of(size(3, value)), with_cas.class_of(size(3, value + 1))),

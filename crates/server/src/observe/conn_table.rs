@@ -1,4 +1,4 @@
-//! All sockets, for `stats conns`: each has an entry that its worker updates.
+//! The table of all sockets, for `stats conns`. The worker of a socket updates its entry.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_item::Second;
 
-/// The entries of all sockets in the order of the list.
+/// The entries of all sockets, in the order in which they are listed.
 #[derive(Debug, Default)]
 pub(crate) struct ConnTable(Mutex<BTreeMap<Place, Arc<ConnStats>>>);
 
-/// The place of a socket in the list: the server's own sockets come first, as in memcached, where
-/// they have the lowest descriptors. A start that reads a directory leaves lower ones free, which
-/// the first connections get.
+/// The position of a socket in the list. The server's own sockets come first, as in memcached,
+/// where they have the lowest descriptors. In Larder, a start that reads a directory leaves lower
+/// descriptors free, which the first connections receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     is_connection: bool,
     pub(crate) descriptor: RawFd,
 }
 
-/// `stats conns` entry of a socket. One worker writes it; any thread reads it.
+/// The entry of a socket in `stats conns`. One worker writes it; any thread reads it.
 #[derive(Debug)]
 pub(crate) struct ConnStats {
     ends: Ends,
@@ -40,13 +40,14 @@ pub(crate) enum Ends {
     ListeningUnix(PathBuf),
     /// A UDP socket.
     Udp(SocketAddr),
-    /// A TCP connection: the peer's address and the local one; either may be gone.
+    /// A TCP connection: the peer's address and the local address. Either may no longer be
+    /// available.
     Tcp { peer: Option<SocketAddr>, local: Option<SocketAddr> },
-    /// A unix connection, and the path that accepted it; its peer has no address.
+    /// A unix connection, with the path that accepted it. Its peer has no address.
     Unix(PathBuf),
 }
 
-/// What a connection is doing.
+/// The current activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
@@ -56,7 +57,7 @@ pub(crate) enum Stage {
     Value,
     /// Skips an unwanted value.
     Swallow,
-    /// Waits for the peer to take its responses.
+    /// Waits until the peer receives its responses.
     Answer,
     /// Sends watch lines.
     Watch,
@@ -76,7 +77,8 @@ impl ConnTable {
         conn_stats
     }
 
-    /// Removes a socket. Called before the socket is closed: its number may be reused then.
+    /// Removes a socket. Called before the socket is closed, because its number may be reused
+    /// afterwards.
     pub(crate) fn remove(&self, descriptor: RawFd) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for is_connection in [false, true] {
@@ -135,7 +137,7 @@ impl ConnStats {
         }
     }
 
-    /// Returns the peer's address, or the address that the socket listens on.
+    /// Returns the peer's address, or the address on which the socket listens.
     pub(crate) fn address(&self) -> String {
         match &self.ends {
             Ends::ListeningTcp(address) => of_tcp(address),

@@ -1,4 +1,4 @@
-//! `lru_crawler crawl`: removes expired items now, before the expiry sweep gets to them.
+//! `lru_crawler crawl`: removes expired items now, before the expiry sweep reaches them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,14 +15,14 @@ use larder_stats::{Counter, Counters};
 use crate::observe::classes::{Classes, ItemSize};
 use crate::stop::Stop;
 
-/// Whether clients may crawl, and whether a crawl is in progress.
+/// Holds whether clients may start crawls, and whether a crawl is in progress.
 #[derive(Debug)]
 pub(crate) struct Crawler {
     enabled: AtomicBool,
     crawling: AtomicBool,
     cache: Cache,
     classes: Arc<Classes>,
-    /// A crawl ends early if the server is to stop.
+    /// A crawl ends early if the server must stop.
     stop: Arc<Stop>,
     /// Written by the thread that has set `crawling`.
     counters: Arc<Counters>,
@@ -41,12 +41,12 @@ impl Crawler {
         Self { enabled, crawling, cache, classes, stop, counters }
     }
 
-    /// True if clients may crawl and dump.
+    /// True if clients may start crawls and dumps.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled.load(Relaxed)
     }
 
-    /// Permits crawls, or forbids them. Returns whether they were permitted before.
+    /// Permits or forbids crawls. Returns whether they were permitted before.
     pub(crate) fn enable(&self, enabled: bool) -> bool {
         self.enabled.swap(enabled, Relaxed)
     }
@@ -54,10 +54,10 @@ impl Crawler {
     /// Starts a thread that removes the expired items of some classes.
     ///
     /// # Errors
-    /// A crawl is in progress already, or the thread cannot be started.
+    /// Fails if a crawl is already in progress, or if the thread cannot be started.
     pub(crate) fn crawl(self: &Arc<Self>, crawled: Crawled) -> Result<(), Refusal> {
-        // Acquire and release pair with each other: each thread that sets the flag sees the counts
-        // of the one before.
+        // The acquire here pairs with the release that clears the flag: each thread that sets the
+        // flag observes the counts of the previous one.
         if self.crawling.swap(true, Acquire) {
             return Err(Refusal::Crawling);
         }

@@ -1,8 +1,8 @@
-//! `lru_crawler metadump` and `mgdump`: list all items, a little at a time.
+//! `lru_crawler metadump` and `mgdump`: list all items, a few at a time.
 //!
-//! A dump is a state of its session instead of a command that runs to its end: in each turn it
-//! appends as much as its connection may have waiting, or visits as many items as a turn's commands
-//! would have, and other connections get their turns in between.
+//! A dump is a state of its session, not a command that runs until it is done. In each turn it
+//! appends as much as its connection may buffer, or visits as many items as the commands of a turn
+//! would. Other connections take their turns in between.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ pub(crate) struct Dump {
     listing: Listing,
 }
 
-/// What a step of a dump has come to.
+/// The outcome of one step of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dumping {
     /// It has visited this many items.
     Visited(usize),
-    /// It needs the disk, as [`Listed::NeedsDisk`].
+    /// The dump needs the disk, like [`Listed::NeedsDisk`].
     NeedsDisk,
-    /// It is at its end.
+    /// The dump is complete.
     Over,
 }
 
@@ -58,7 +58,8 @@ impl Dump {
         }
     }
 
-    /// Visits a few more items, and appends the lines of those requested, and at the end its line.
+    /// Visits a few more items, and appends the lines of those that match. Appends the end line
+    /// after the last item.
     pub(crate) fn step(&mut self, wait: Wait<'_>, out: &mut Vec<u8>) -> Dumping {
         let listed = self.listing.step(wait);
         self.listing.found().iter().for_each(|item| self.show(item, out));
@@ -74,14 +75,14 @@ impl Dump {
 
     fn end(&self, out: &mut Vec<u8>) {
         match (self.listing.unreadable(), self.form) {
-            // A list that lacks items does not end as a whole one does.
+            // If items are missing, the list must not end like a complete one.
             (lost @ 1.., _) => dump::unreadable(out, lost),
             (0, DumpForm::Meta) => out.extend_from_slice(b"END\r\n"),
             (0, DumpForm::Get) => out.extend_from_slice(b"EN\r\n"),
         }
     }
 
-    /// The list of its items.
+    /// Returns the walk over the items.
     pub(crate) fn listing(&mut self) -> &mut Listing {
         &mut self.listing
     }
@@ -91,7 +92,7 @@ impl Dump {
         self.form
     }
 
-    /// Returns the memory it owns beyond its own size, in bytes.
+    /// Returns the memory that the dump owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.listing.held_bytes()
     }

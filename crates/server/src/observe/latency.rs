@@ -1,4 +1,4 @@
-//! How long requests and turns of the workers' loops take.
+//! Measures how long requests and turns of the workers' loops take.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use larder_stats::{Distribution, Histogram, Timing};
 #[derive(Debug)]
 pub(crate) struct Latencies(Vec<Arc<WorkerLatency>>);
 
-/// The histograms of one worker, which alone writes them. They share no cache line with anything
-/// else, nor a pair of lines that a processor may fetch together.
+/// The histograms of one worker. No other thread writes them. They share no cache line with
+/// anything else, and no pair of lines that a processor may fetch together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerLatency([Histogram; Timing::COUNT]);
 
-/// The histograms of all workers together, at one time.
+/// The merged histograms of all workers, at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LatencySnapshot([Distribution; Timing::COUNT]);
 
@@ -28,7 +28,7 @@ impl Latencies {
         Arc::clone(&self.0[worker])
     }
 
-    /// Returns the present counts, with their percentiles.
+    /// Returns the current counts, with their percentiles.
     pub(crate) fn snapshot(&self) -> LatencySnapshot {
         let mut snapshot = LatencySnapshot::default();
         for worker in &self.0 {
@@ -49,7 +49,7 @@ impl WorkerLatency {
 }
 
 impl LatencySnapshot {
-    /// Returns what was counted of a timing.
+    /// Returns the distribution of a timing.
     pub(crate) fn of(&self, timing: Timing) -> &Distribution {
         &self.0[timing as usize]
     }

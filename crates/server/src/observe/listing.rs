@@ -1,5 +1,5 @@
-//! A walk over the items for an answer that is longer than a turn. It does not wait for the disk:
-//! its session stops, and its worker reads what the walk needs.
+//! A walk over the items for a response that takes longer than a turn. It does not wait for the
+//! disk: its session stops, and its worker performs the reads that the walk needs.
 
 use larder::{Cache, DiskPages, DiskRead, Dumped, Wait, Walk, WalkStep};
 
@@ -8,18 +8,19 @@ use larder::{Cache, DiskPages, DiskRead, Dumped, Wait, Walk, WalkStep};
 pub(crate) struct Listing {
     walk: Walk,
     found: Vec<Dumped>,
-    /// What the walk needs of the disk.
+    /// The disk reads that the walk needs.
     reads: Vec<DiskRead>,
-    /// What was read for it.
+    /// The results of these reads.
     read: Vec<DiskPages>,
 }
 
-/// What a step of a list has come to.
+/// The outcome of one step of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
-    /// Some items, or none.
+    /// The step found some items, possibly none.
     Found,
-    /// Some items, or none. It goes on when [`Listing::take_reads`] were read.
+    /// The step found some items, possibly none. The list continues after the reads of
+    /// [`Listing::take_reads`].
     NeedsDisk,
     /// All items were listed.
     Over,
@@ -32,7 +33,7 @@ impl Listing {
         Self { walk: cache.walk(""), found, reads, read }
     }
 
-    /// Goes on to the next items.
+    /// Continues with the next items.
     pub(crate) fn step(&mut self, wait: Wait<'_>) -> Listed {
         self.found.clear();
         if !self.reads.is_empty() {
@@ -48,27 +49,27 @@ impl Listing {
         }
     }
 
-    /// The items of the last step.
+    /// Returns the items of the last step.
     pub(crate) fn found(&self) -> &[Dumped] {
         &self.found
     }
 
-    /// How many items the disk did not return.
+    /// Returns how many items the disk did not return.
     pub(crate) fn unreadable(&self) -> u64 {
         self.walk.unreadable()
     }
 
-    /// Takes the reads of the disk that the list waits for.
+    /// Takes the disk reads that the list waits for.
     pub(crate) fn take_reads(&mut self) -> Vec<DiskRead> {
         std::mem::take(&mut self.reads)
     }
 
-    /// Gives the list what its reads have returned.
+    /// Passes the results of its reads to the list.
     pub(crate) fn give_read(&mut self, read: Vec<DiskPages>) {
         self.read = read;
     }
 
-    /// Returns the memory it owns beyond its own size, in bytes.
+    /// Returns the memory that the list owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.walk.held_bytes()
             + self.found.capacity() * size_of::<Dumped>()

@@ -1,5 +1,6 @@
-//! Observation and upkeep: `watch`, prefix counters, dumps, the crawler, size classes and the
-//! connection table. These are parts of the server state, so none of them imports the server.
+//! Observation and maintenance: `watch`, prefix counters, dumps, the crawler, size classes and the
+//! connection table. These modules are parts of the server state, so none of them imports the
+//! server.
 
 pub(crate) mod census;
 pub(crate) mod classes;

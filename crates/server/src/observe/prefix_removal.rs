@@ -1,7 +1,8 @@
-//! `delete_prefix`: removes the items with a prefix, in slices on a thread of its own.
+//! `delete_prefix`: removes the items with a prefix, in slices on a separate thread.
 //!
-//! One removal runs at a time, so that however many are asked for, requests are served beside one
-//! thread at most. It ends with the process: its successor knows nothing of it.
+//! Only one removal runs at a time. So however many are requested, requests share the processors
+//! with at most one such thread. A removal ends with the process, and the successor does not
+//! continue it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -22,15 +23,15 @@ pub(crate) struct PrefixRemovals {
     /// False with `-F`.
     allowed: bool,
     cache: Cache,
-    /// A removal ends early if the server is to stop.
+    /// A removal ends early if the server must stop.
     stop: Arc<Stop>,
     /// True while a removal runs, or is about to.
     is_running: AtomicBool,
-    /// True if no removal may run any more.
+    /// True if no further removal may run.
     is_over: AtomicBool,
     /// The thread of the last removal.
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// The last ones, the youngest in front.
+    /// The most recent removals, the newest first.
     jobs: Mutex<VecDeque<Arc<Job>>>,
 }
 
@@ -40,31 +41,31 @@ pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) prefix: Vec<u8>,
     began: Instant,
-    /// True if it is to end early.
+    /// True if the removal must end early.
     cancelled: AtomicBool,
     progress: Mutex<Progress>,
 }
 
-/// How far a removal is.
+/// The progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Progress {
     pub(crate) state: State,
     /// The number of removed items.
     pub(crate) removed: u64,
-    /// The share of the index that is done, from 0 to 1.
+    /// The fraction of the index that has been visited, from 0 to 1.
     pub(crate) share: f64,
-    /// How long it has taken so far, or took.
+    /// The duration so far, or the total duration after the end.
     pub(crate) time: Duration,
 }
 
-/// What became of a removal.
+/// The state of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Running,
     Done,
-    /// A client cancelled it, or the server stops.
+    /// A client cancelled the removal, or the server stops.
     Cancelled,
-    /// A stopped process that shares the cache holds items for too long.
+    /// A stopped process that shares the cache has held items for too long.
     Failed,
 }
 
@@ -88,7 +89,7 @@ impl Job {
         }
     }
 
-    /// Ends the removal soon, unless it has ended.
+    /// Requests that the removal ends soon. Does nothing if it has already ended.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
     }
@@ -97,7 +98,7 @@ impl Job {
         let mut progress = self.locked();
         let share = match state {
             State::Done => 1.0,
-            // The index may grow; what is done stays done.
+            // The index may grow, but the share must not shrink.
             _ => removal.progress().max(progress.share),
         };
         let time = self.began.elapsed();
@@ -110,7 +111,7 @@ impl Job {
 }
 
 impl PrefixRemovals {
-    /// Creates the removals of a server, which has none yet.
+    /// Creates the state of a server without removals.
     pub(crate) fn new(allowed: bool, cache: Cache, stop: Arc<Stop>) -> Self {
         Self {
             allowed,
@@ -123,12 +124,12 @@ impl PrefixRemovals {
         }
     }
 
-    /// Begins to remove the items with a prefix that are stored by now, and returns the number of
-    /// the removal. Calls `before` first, unless it refuses at once.
+    /// Begins to remove the items that have the prefix now, and returns the number of the removal.
+    /// Calls `before` first, unless the removal is refused immediately.
     ///
     /// # Errors
-    /// The prefix is empty or too long, removals are forbidden, another one runs, or the thread
-    /// cannot be started.
+    /// Fails if the prefix is empty or too long, if removals are forbidden, if another one runs, or
+    /// if the thread cannot be started.
     pub(crate) fn begin(
         self: &Arc<Self>,
         prefix: &[u8],
@@ -140,7 +141,8 @@ impl PrefixRemovals {
             1..=KEY_BYTES_MAX => {}
             _ => return Err(Refusal::PrefixTooLong),
         }
-        // Pairs with the release in `end`: the jobs that came before are noted.
+        // Pairs with the release in `end`: this thread observes what earlier removals have
+        // recorded.
         if self.is_running.swap(true, Acquire) {
             return Err(Refusal::DeletingPrefix);
         }
@@ -152,7 +154,7 @@ impl PrefixRemovals {
         begun
     }
 
-    /// As [`Self::begin`], once no other removal runs.
+    /// Same as [`Self::begin`], after the check that no other removal runs.
     fn begin_alone(self: &Arc<Self>, prefix: &[u8]) -> Result<u64, Refusal> {
         let mut thread = self.thread();
         if self.is_over.load(Relaxed) {
@@ -181,7 +183,7 @@ impl PrefixRemovals {
         Ok(id)
     }
 
-    /// Removes to the end, or until it is to end early.
+    /// Removes items until the end of the index, or until the removal must end early.
     fn run(&self, job: &Job, mut removal: PrefixRemoval) {
         loop {
             let is_stopped = self.stop.requested().is_some() || self.is_over.load(Relaxed);
@@ -195,7 +197,8 @@ impl PrefixRemovals {
                 Err(_) => State::Failed,
             };
             if state != State::Running {
-                // First: a client that sees that it has ended may begin the next one.
+                // First, because a client that reads that this removal has ended may begin the next
+                // one.
                 self.end();
             }
             job.note(&removal, state);
@@ -210,9 +213,10 @@ impl PrefixRemovals {
         self.is_running.store(false, Release);
     }
 
-    /// Ends the removal in progress and begins no other: another process has the cache, or the
-    /// server ends. Returns when no thread removes any more, or when a disk that hangs keeps one
-    /// from ending: the disk tier refuses what such a thread asks for after its stop.
+    /// Ends the current removal and forbids new ones, because another process takes over the cache
+    /// or because the server ends. Returns once no thread removes items any more. If a disk that
+    /// hangs keeps a thread from ending, returns after a timeout: the disk tier refuses the
+    /// operations of such a thread once it is stopped.
     pub(crate) fn retire(&self) {
         let mut thread = self.thread();
         self.is_over.store(true, Relaxed);
@@ -234,7 +238,7 @@ impl PrefixRemovals {
         self.jobs().front().cloned()
     }
 
-    /// Returns a removal by its number, if it is one of the last.
+    /// Returns a removal by its number, if it is one of the most recent ones.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Job>> {
         self.jobs().iter().find(|job| job.id == id).cloned()
     }
@@ -244,18 +248,18 @@ impl PrefixRemovals {
     }
 }
 
-/// How many groups of the index are visited without a pause: some hundred items, a tenth of a
-/// millisecond …
+/// How many groups of the index are visited without a pause. They contain some hundred items and
+/// take a tenth of a millisecond …
 const GROUPS_PER_SLICE: usize = 64;
 
 /// … and the pause after them, which leaves the processor to other threads.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// How long the end of a thread is waited for.
+/// How long to wait for the thread to end.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// How many removals are remembered.
 const JOBS_MAX: usize = 16;
 
-/// For how long after its beginning a removal tries again when a group is stuck.
+/// How long a removal, counted from its beginning, retries when a group is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);

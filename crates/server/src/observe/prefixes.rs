@@ -22,7 +22,7 @@ struct Counts {
     deletes: u64,
 }
 
-/// What a command does with a key.
+/// The effect of a command on a key, as far as the counters distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Get { hit: bool },
@@ -64,8 +64,8 @@ impl Prefixes {
         self.counts().clear();
     }
 
-    /// Appends the lines of the prefixes after `last`, about `bytes_max` of them, and advances
-    /// `last`. Returns true at the end. All lines together may be 8 MiB.
+    /// Appends the lines of the prefixes after `last`, about `bytes_max` bytes of them, and
+    /// advances `last`. Returns true at the end. All lines together may be 8 MiB long.
     pub(crate) fn dump(
         &self,
         last: &mut Option<Box<[u8]>>,

@@ -1,8 +1,9 @@
-//! Local readers: which processes may read the cache's memory directly, and how they get it.
+//! Local readers: decides which processes may read the cache's memory directly, and sends them its
+//! descriptor.
 //!
-//! A reader gets a read-only descriptor of memory whose length is sealed. So it cannot truncate the
-//! memory, and holds nothing that another process waits for. The memory's mode permits only this
-//! user to open it again for writing.
+//! A reader receives a read-only descriptor of memory whose length is sealed. So it cannot truncate
+//! the memory, and it holds no lock that another process waits for. The memory's mode permits only
+//! this user to open it again for writing.
 
 use std::fs;
 use std::fs::File;
@@ -21,10 +22,10 @@ use rustix::process::geteuid;
 
 use crate::log;
 
-/// Readers report one of this many reads.
+/// Readers report one out of this many reads.
 pub(crate) const READS_PER_HINT: u32 = 2;
 
-/// The permitted readers, and what they receive.
+/// The permitted readers, and the data that they receive.
 #[derive(Debug)]
 pub(crate) struct Readers {
     who: Who,
@@ -42,7 +43,8 @@ enum Who {
     Any,
 }
 
-/// The user id and group id that the kernel shows for ids without a mapping in this user namespace.
+/// The user id and group id that the kernel reports for ids without a mapping in this user
+/// namespace.
 #[derive(Clone, Copy, Debug)]
 struct Unmapped {
     user: u32,
@@ -64,8 +66,8 @@ impl Unmapped {
 const UNMAPPED_DEFAULT: u32 = 65534;
 
 impl Who {
-    /// True if a peer with this user and one of these groups may read. An id that stands for all
-    /// unmapped ones never matches the server's.
+    /// True if a peer with this user and these groups may read. An id that stands for all unmapped
+    /// ids never matches the server's.
     fn admits(self, user: u32, groups: &[u32], unmapped: Unmapped) -> bool {
         match self {
             Self::User(ours) => user == ours && user != unmapped.user,
@@ -75,11 +77,11 @@ impl Who {
     }
 }
 
-/// Local readers cannot be admitted.
+/// The reason why local readers cannot be admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadersError {
     /// The group does not exist.
-    #[error("option --local-readers: there is no group {0:?}; name another, or create it")]
+    #[error("option --local-readers: the group {0:?} does not exist; name another, or create it")]
     NoGroup(String),
     /// The system cannot look up the groups.
     #[error("option --local-readers: cannot look up the group {0:?}: {1}")]
@@ -105,7 +107,7 @@ impl Readers {
             },
         };
         let Some(shared) = cache.reading_file() else { return Ok(None) };
-        // Opened anew: through a duplicate of the writable descriptor, readers could write to a
+        // Opened again: with a duplicate of the writable descriptor, readers could write to a
         // memory file.
         let file = File::open(format!("/proc/self/fd/{}", shared.as_raw_fd()))
             .map_err(ReadersError::Memory)?;
@@ -123,15 +125,15 @@ impl Readers {
         };
         if is_unmapped {
             log::say(format_args!(
-                "larderd: option --local-readers: no process may read, since the id of this user \
-                 or group stands for all ids without a mapping here; run larderd as another user, or \
-                 name another group"
+                "larderd: option --local-readers: no process may read, because the id of this user \
+                 or group stands for all ids without a mapping here; run larderd as another user, \
+                 or name another group"
             ));
         }
         Ok(Some(Self { who, unmapped, file, line: region.line() }))
     }
 
-    /// True if the peer of this unix socket may read. Its credentials at the time of connecting
+    /// True if the peer of this unix socket may read. Its credentials at the time of the connect
     /// decide.
     pub(crate) fn admits(&self, socket: &impl AsFd) -> bool {
         let Ok(peer) = socket_peercred(socket) else { return false };
@@ -143,7 +145,8 @@ impl Readers {
         self.who.admits(peer.uid.as_raw(), &groups, self.unmapped)
     }
 
-    /// Sends the descriptor with its line. Returns how many bytes were sent: all or an error.
+    /// Sends the descriptor with its line. Returns how many bytes were sent: either all of them or
+    /// an error.
     pub(crate) fn pass(&self, socket: &impl AsFd) -> rustix::io::Result<usize> {
         let descriptors = [self.file.as_fd()];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

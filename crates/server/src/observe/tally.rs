@@ -13,9 +13,9 @@ use crate::observe::classes::{Classes, ItemSize};
 #[derive(Debug)]
 pub(crate) struct ClassTally {
     workers: Vec<Arc<ClassCounters>>,
-    /// Those of the admin listener, which executes commands too.
+    /// The counters of the admin listener, which also executes commands.
     admin: Arc<ClassCounters>,
-    /// Those of the threads that wait for the disk.
+    /// The counters of the threads that wait for the disk.
     disk_threads: Vec<Arc<ClassCounters>>,
     eviction_counters: Arc<EvictionCounters>,
     /// The counter values at the last `stats reset`.
@@ -27,7 +27,8 @@ pub(crate) struct ClassTally {
 pub(crate) struct EvictionCounters {
     classes: Arc<Classes>,
     counters: ClassCounters,
-    /// For each class, the seconds since last use of the item that was evicted last.
+    /// For each class, the seconds between the last use and the eviction of the item that was
+    /// evicted most recently.
     evicted_secs: Vec<AtomicU32>,
 }
 
@@ -87,7 +88,7 @@ impl ClassTally {
         self.eviction_counters.evicted_secs.iter().for_each(|secs| secs.store(0, Relaxed));
     }
 
-    /// True if an item of the class has ever been stored.
+    /// True if an item of the class was ever stored.
     pub(crate) fn is_known(&self, class: u8) -> bool {
         self.sum(class, ClassCounter::CmdSet) > 0
     }
@@ -135,7 +136,8 @@ impl EvictionCounters {
         self.evicted_secs[usize::from(class)].store(secs, Relaxed);
     }
 
-    /// Returns the seconds since last use of the item of a class that was evicted last.
+    /// Returns the seconds between the last use and the eviction of the most recently evicted item
+    /// of a class.
     pub(crate) fn evicted_secs(&self, class: u8) -> Second {
         self.evicted_secs[usize::from(class)].load(Relaxed)
     }

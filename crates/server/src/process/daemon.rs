@@ -1,7 +1,7 @@
 //! Running in the background (`-d`).
 //!
-//! The process starts itself again in a new session, waits until that process serves or fails, and
-//! exits. Forking would need one process less, but is unsafe once there are threads.
+//! The process starts itself again in a new session, waits until the new process serves or fails,
+//! and exits. Forking would need one process less, but is unsafe once there are threads.
 
 use std::env;
 use std::fs::File;
@@ -16,12 +16,13 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use crate::failure::{EXIT_OS, EXIT_USAGE, Failure};
 use crate::process::upgrade::{activation, handover};
 
-/// True if this is the background process, or the successor of a process, which needs no detaching.
+/// True if this is the background process, or the successor of a process, which is already
+/// detached.
 pub(crate) fn is_detached() -> bool {
     env::var_os(MARK).is_some() || handover::is_successor()
 }
 
-/// Starts the background process. Once that serves, the caller can exit.
+/// Starts the background process. The caller can exit once it serves.
 pub(crate) fn start() -> Result<(), Failure> {
     if activation::is_meant() {
         let message = "option -d: sockets from systemd belong to this process and cannot pass to \
@@ -45,7 +46,7 @@ pub(crate) fn start() -> Result<(), Failure> {
     if notification == READY {
         return Ok(());
     }
-    // It has written the error to the shared standard error.
+    // The background process has written the error to the shared standard error.
     let status = child.wait().map_err(failure)?;
     let exit_code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_OS);
     Err(Failure::new(exit_code, "option -d: the server did not start; its error is above"))
@@ -54,16 +55,16 @@ pub(crate) fn start() -> Result<(), Failure> {
 /// The background process, detached from its terminal except for standard input and output.
 #[derive(Debug)]
 pub(crate) struct Detached {
-    /// Opened early: later the process may have lost the permission to open files for writing.
+    /// Opened early, because the process may later lose the permission to open files for writing.
     null: File,
 }
 
 /// Leaves the terminal's session and, unless core files are enabled, its directory.
 pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
-    // Fails only for a session leader, which has a session of its own already.
+    // Fails only for a session leader, which is already in a separate session.
     let _ = setsid();
     if !options.core_dumps {
-        // If it fails, the file system of this directory stays in use.
+        // If this fails, the file system of the current directory stays in use.
         let _ = env::set_current_dir("/");
     }
     let null = File::options().read(true).write(true).open("/dev/null").map_err(cannot_leave)?;
@@ -92,5 +93,5 @@ fn cannot_leave(error: io::Error) -> Failure {
 /// The variable that marks the background process.
 const MARK: &str = "LARDERD_DETACHED";
 
-/// The message that it serves.
+/// The message that tells the waiting process that this one serves.
 const READY: &str = "ready\n";

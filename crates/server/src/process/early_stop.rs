@@ -1,10 +1,11 @@
-//! A stop that is asked for while the server starts.
+//! Stop requests that arrive while the server starts.
 //!
-//! A start may take minutes: a directory is read, memory is reserved. Until the directory changes
-//! so that only an orderly stop keeps its items, and until the first request is answered, nothing
-//! is lost if the process just ends, and a thread ends it. From then on ([`EarlyStop::pass`]) the
-//! main thread handles signals, and the stop is orderly. Until the cache is open, a disk that hangs
-//! may keep the main thread from that: then the stop is overdue.
+//! A start may take minutes, in which it reads a directory or reserves memory. At first, nothing is
+//! lost if the process simply ends, so a thread ends it. That changes when the server answers its
+//! first request, or when it changes the directory in such a way that only an orderly stop keeps
+//! the items. From then on ([`EarlyStop::pass`]) the main thread handles signals, and the stop is
+//! orderly. Until the cache is open, a disk that hangs may keep the main thread from doing so. In
+//! that case the stop is overdue.
 
 use std::io;
 use std::sync::Arc;
@@ -34,11 +35,11 @@ struct Shared {
 }
 
 impl EarlyStop {
-    /// Begins to end the process when these signals ask for it, and ends it now if they have asked.
-    /// The files are removed then.
+    /// Begins to end the process when one of these signals requests a stop, and ends it now if one
+    /// already has. Removes the leftover files before the process ends.
     ///
     /// # Errors
-    /// No descriptors or threads are left.
+    /// Fails if no descriptors or threads are left.
     pub(crate) fn watch(
         mut signals: Signals,
         leftovers: Leftovers,
@@ -49,18 +50,20 @@ impl EarlyStop {
         }
         let shared = Arc::new(Shared { stage: AtomicU8::new(STARTING), waker: Waker::new()? });
         let watched = Arc::clone(&shared);
-        // A disk that hangs may hold this thread and those that it starts.
+        // A disk that hangs may block this thread and the threads that it starts.
         Signals::leave_to_others()?;
         let watch = move || match Signals::accept_here() {
             Ok(()) => watched.run(signals, &leftovers, &overdue),
-            Err(error) => log::say(format_args!("larderd: no signal stops the start: {error}")),
+            Err(error) => {
+                log::say(format_args!("larderd: signals cannot stop this start: {error}"))
+            }
         };
         thread::Builder::new().name("start".to_owned()).spawn(watch)?;
         Ok(Self { shared })
     }
 
-    /// Leaves signals to the main thread: from here on a stop is orderly. Does not return if the
-    /// process is ending.
+    /// Leaves signals to the main thread, so that a stop is orderly from here on. Does not return
+    /// if the process is already ending.
     pub(crate) fn pass(&self) {
         let passed = self.shared.stage.compare_exchange(STARTING, PASSED, SeqCst, SeqCst);
         if passed == Err(ENDING) {
@@ -74,10 +77,11 @@ impl EarlyStop {
         }
     }
 
-    /// As [`Self::pass`]. Ends the thread, too: the calling one gets the signals from here on.
+    /// Same as [`Self::pass`], but also ends the thread. The calling thread receives the signals
+    /// from here on.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses.
     pub(crate) fn retire(&self) -> io::Result<()> {
         self.pass();
         Signals::accept_here()?;
@@ -95,12 +99,12 @@ impl Shared {
                 if ends.is_ok() {
                     end(leftovers);
                 }
-                // The main thread has got the signal, too, and looks at it once it serves.
+                // The main thread has also received the signal, and handles it once it serves.
                 return overdue.begin(Duration::ZERO);
             }
             let mut waited =
                 [PollFd::new(&signals, PollFlags::IN), PollFd::new(&self.waker, PollFlags::IN)];
-            // An interrupted wait looks a little early.
+            // If the wait is interrupted, the loop only checks a little early.
             let _ = poll(&mut waited, None);
         }
     }

@@ -1,4 +1,4 @@
-//! System limits: descriptors, core files, memory excluded from swap.
+//! System limits: descriptors, core files, and memory that must not be swapped.
 
 use larder_options::Options;
 use nix::sys::mman::{MlockAllFlags, mlockall};
@@ -9,8 +9,8 @@ use crate::log;
 use crate::server::descriptors_reserved;
 
 /// Raises the limits for descriptors and, if requested, for core files. Returns the number of
-/// connections that the descriptors permit: that of `-c`, or somewhat less if the process may have
-/// no more than `-c` descriptors altogether, which memcached accepts.
+/// connections that the descriptors permit. This is the value of `-c`, or somewhat less if the
+/// process cannot have more than `-c` descriptors in total, which memcached also accepts.
 pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
     if options.core_dumps {
         allow_core_files()?;
@@ -39,20 +39,20 @@ pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
 /// Raises the descriptor limit to `needed`, or as far as permitted. Returns the new limit.
 fn allow_descriptors(needed: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // `None` is no limit.
+    // `None` means unlimited.
     if current.is_none_or(|current| current >= needed) {
         return needed;
     }
     let raised = Rlimit { current: Some(needed), maximum: maximum.map(|most| most.max(needed)) };
     let highest = Rlimit { current: maximum, maximum };
     if setrlimit(Resource::Nofile, raised).is_err() {
-        // On failure the current limit is used.
+        // If this fails, the current limit stays in effect.
         let _ = setrlimit(Resource::Nofile, highest);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(needed)
 }
 
-/// Removes the limit for core files, or raises it to the hard limit; that must not be 0.
+/// Removes the limit for core files, or raises it to the hard limit, which must not be 0.
 fn allow_core_files() -> Result<(), Failure> {
     let maximum = getrlimit(Resource::Core).maximum;
     let unlimited = Rlimit { current: None, maximum: None };
@@ -62,11 +62,12 @@ fn allow_core_files() -> Result<(), Failure> {
     if raised.is_ok() && getrlimit(Resource::Core).current != Some(0) {
         return Ok(());
     }
-    let message = "option -r: the system permits no core files (ulimit -c); raise the limit";
+    let message = "option -r: the system does not permit core files (ulimit -c); raise the limit";
     Err(Failure::new(EXIT_OS, message))
 }
 
-/// Locks all present and future memory, so that it is not swapped. On failure the server continues.
+/// Locks all current and future memory, so that it is not swapped. If this fails, the server
+/// continues.
 pub(crate) fn lock_memory(options: &Options) {
     if options.lock_memory
         && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)

@@ -27,7 +27,7 @@ pub(crate) struct MainLoop<'a> {
     signals: Signals,
     pub(crate) upgrade: Upgrade,
     disk_trouble: DiskTrouble,
-    /// True if a signal has asked the process to stop.
+    /// True if a signal has requested a stop.
     was_told_to_stop: bool,
 }
 
@@ -63,8 +63,8 @@ impl<'a> MainLoop<'a> {
             match self.upgrade.turn(self.server, self.supervisor) {
                 Turn::None => {}
                 Turn::Retire => {
-                    // First: it would report that this server is retired, while the successor is
-                    // ready.
+                    // First, because it would report that this server is retired although the
+                    // successor is ready.
                     self.http.stop();
                     self.listener.retire();
                 }
@@ -84,7 +84,7 @@ impl<'a> MainLoop<'a> {
         }
     }
 
-    /// True if a signal asks the process to stop, whose loop has ended for another reason.
+    /// True if a signal requests a stop after the loop has ended for another reason.
     pub(crate) fn is_to_stop(&mut self) -> bool {
         self.was_told_to_stop || self.signals.take().stop.is_some()
     }
@@ -122,7 +122,7 @@ impl<'a> MainLoop<'a> {
         }
     }
 
-    /// Does what signals ask for.
+    /// Executes the requests of signals.
     pub(crate) fn obey(&mut self, asked: Asked) {
         if let Some(manner) = asked.stop {
             self.was_told_to_stop = true;
@@ -140,7 +140,7 @@ impl<'a> MainLoop<'a> {
     }
 }
 
-/// The clock advances also while no connection arrives.
+/// The clock advances even while no connections arrive.
 const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// How often the main thread checks whether all connections are closed after a successor has taken

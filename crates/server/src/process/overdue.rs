@@ -1,4 +1,4 @@
-//! A stop that takes too long: a disk that hangs does not keep the process from ending.
+//! Ends the process if a stop takes too long, so that a disk that hangs cannot keep it alive.
 
 use std::fs;
 use std::io;
@@ -15,8 +15,8 @@ use crate::failure::EXIT_FAILURE;
 use crate::log;
 use crate::server::disk_tier;
 
-/// A thread that ends the process when its stop is overdue. Clones share it. Without a disk tier
-/// there is none.
+/// A thread that ends the process when its stop is overdue. Clones share it. `None` without a disk
+/// tier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overdue(Option<Arc<Shared>>);
 
@@ -30,9 +30,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the stop is overdue; `None` before it begins.
+    /// The time after which the stop is overdue; `None` before it begins.
     deadline: Option<Instant>,
-    /// Once it is open.
+    /// The cache, once it is open.
     cache: Option<Cache>,
 }
 
@@ -40,7 +40,7 @@ impl Overdue {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Fails if the system cannot start another thread.
     pub(crate) fn watch(options: &Options) -> io::Result<Self> {
         let Some(tier) = &options.disk_tier else { return Ok(Self::default()) };
         let (limit, state, changed) = (tier.stop + MORE, Mutex::default(), Condvar::new());
@@ -50,14 +50,15 @@ impl Overdue {
         Ok(Self(Some(shared)))
     }
 
-    /// Notes the cache, whose loss is reported.
+    /// Sets the cache whose losses are reported.
     pub(crate) fn note_open(&self, cache: &Cache) {
         if let Some(shared) = &self.0 {
             shared.state().cache = Some(cache.clone());
         }
     }
 
-    /// Notes that a stop begins, unless one has begun. It may take `more` than usual.
+    /// Records that a stop begins, unless one has already begun. It may take `more` time than
+    /// usual.
     pub(crate) fn begin(&self, more: Duration) {
         let Some(shared) = &self.0 else { return };
         shared.state().deadline.get_or_insert_with(|| Instant::now() + shared.limit + more);
@@ -84,8 +85,8 @@ impl Shared {
         }
         let secs = self.limit.as_secs();
         log::say(format_args!(
-            "larderd: the stop has not ended within {secs} s, and is broken off: the disk does \
-             not answer"
+            "larderd: the stop did not end within {secs} s and is aborted: the disk does not \
+             respond"
         ));
         if let Some(cache) = &state.cache {
             disk_tier::report_unwritten(cache);
@@ -94,14 +95,14 @@ impl Shared {
     }
 }
 
-/// Ends the process, and closes its sockets before. A thread that waits for a disk in the kernel
-/// keeps the process, and its descriptors, until the disk answers: clients must not wait for that.
-/// The lock of the directory stays, since such a thread may still write.
+/// Ends the process after closing its sockets. A thread that waits for a disk in the kernel keeps
+/// the process and its descriptors alive until the disk responds, and clients must not wait for
+/// that. The lock of the directory stays, because such a thread may still write.
 pub(crate) fn exit(code: u8) -> ! {
     for descriptor in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
         let is_socket = fs::read_link(descriptor.path()).is_ok_and(|of| {
             let of = of.to_string_lossy();
-            // A ring holds its sockets.
+            // A ring holds its sockets open.
             of.starts_with("socket:") || of.contains("io_uring")
         });
         let number = descriptor.file_name().to_string_lossy().parse::<RawFd>();
@@ -115,18 +116,19 @@ pub(crate) fn exit(code: u8) -> ! {
     process::exit(code.into())
 }
 
-/// Closes a descriptor, whose number stays open.
+/// Closes the file of a descriptor, but leaves its number open.
 #[expect(unsafe_code, reason = "the descriptor belongs to another thread")]
 fn replace(number: RawFd) {
-    // SAFETY: The owner of the number goes on to own an open descriptor, which this leaves to it.
-    // That it stands for standard input from here on lasts until the process exits, which is next.
+    // SAFETY: the owner of the number still owns an open descriptor afterwards, which this code
+    // leaves to it. The descriptor stands for standard input only until the process exits, which
+    // happens next.
     let replaced = unsafe { nix::unistd::dup2_raw(io::stdin(), number) };
-    // Fails if the owner has closed it meanwhile.
+    // Fails if the owner has closed it in the meantime.
     let _ = replaced.map(IntoRawFd::into_raw_fd);
 }
 
-/// Standard error may be a socket, of the service manager.
+/// Standard error may be a socket of the service manager.
 const STANDARD_ERROR: RawFd = 2;
 
-/// What a stop takes besides the wait for the disk, at most.
+/// How long a stop may take in addition to the wait for the disk.
 const MORE: Duration = Duration::from_secs(2);

@@ -13,10 +13,11 @@ use crate::failure::{EXIT_OS, Failure};
 use crate::leftovers::Leftovers;
 use crate::log;
 
-/// A pid file with the id of this process, under a temporary name. Removed unless it is published.
+/// A pid file with the id of this process, under a temporary name. Dropping it removes the file
+/// unless it was published.
 ///
-/// It is written before the cache is opened: a process that ends afterwards, because it cannot
-/// write the file, would leave a disk tier as a crash does.
+/// The file is written before the cache is opened. If the process found out only afterwards that it
+/// cannot write the file, its end would leave a disk tier in the same state as a crash.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     path: PathBuf,
@@ -27,7 +28,7 @@ impl Prepared {
     /// Writes this process's id under the temporary name.
     ///
     /// # Errors
-    /// The file cannot be written, or a directory has its name.
+    /// Fails if the file cannot be written, or if a directory has the same name.
     pub(crate) fn write(path: &Path, leftovers: &Leftovers) -> Result<Self, Failure> {
         let unfinished = unfinished(path);
         if path.is_dir() {
@@ -39,17 +40,17 @@ impl Prepared {
         Ok(Self { path: path.to_owned(), unfinished })
     }
 
-    /// Gives the file its name. If one of this name contains the id of another running process,
-    /// replaces it with a warning, unless this process is its successor.
+    /// Renames the file to its final name. If an existing file contains the id of another running
+    /// process, replaces it with a warning, unless this process is the successor of that one.
     ///
     /// # Errors
-    /// The file cannot be renamed.
+    /// Fails if the file cannot be renamed.
     pub(crate) fn publish(self, predecessor: Option<Pid>) -> Result<(), Failure> {
         let (path, predecessor) = (&self.path, predecessor.map(Pid::as_raw_pid));
         if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
             log::say(format_args!(
-                "larderd: option -P: {} names running process {pid}, and is overwritten; if that \
-                 is another larderd, name another file",
+                "larderd: option -P: {} contains the id of running process {pid} and is \
+                 overwritten; if that is another larderd, name another file",
                 path.display()
             ));
         }
@@ -59,7 +60,7 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // Fails after the file was published: it has another name then.
+        // Fails if the file was published, because it has another name then.
         let _ = fs::remove_file(&self.unfinished);
     }
 }
@@ -79,8 +80,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(EXIT_OS, message)
 }
 
-/// Writes this process's id over that of a successor that failed. Logs a failure: the process
-/// already serves.
+/// Replaces the id of a successor that failed with this process's id. Logs a failure, because the
+/// process already serves.
 pub(crate) fn take_back(path: &Path, pid: u32) {
     if named(path).and_then(|pid| u32::try_from(pid).ok()) != Some(pid) {
         return;
@@ -97,7 +98,7 @@ fn named(path: &Path) -> Option<i32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns the process id in a file if that process runs.
+/// Returns the process id in a file if that process is running.
 fn running(path: &Path) -> Option<i32> {
     let pid = named(path)?;
     let is_running = match test_kill_process(Pid::from_raw(pid)?) {
@@ -107,7 +108,7 @@ fn running(path: &Path) -> Option<i32> {
     (is_running && pid.unsigned_abs() != process::id()).then_some(pid)
 }
 
-/// Removes the file. If that fails, the file stays, as after a kill.
+/// Removes the file. If that fails, the file stays, as it would after a kill.
 pub(crate) fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }

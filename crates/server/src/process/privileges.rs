@@ -1,4 +1,4 @@
-//! The user that the process runs as, and its capabilities.
+//! The user of the process, and its capabilities.
 
 use larder_options::Options;
 use nix::errno::Errno;
@@ -21,9 +21,8 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     };
     let found = User::from_name(name).map_err(|error| cannot_become(name, error))?;
     let Some(user) = found else {
-        let message = format_args!(
-            "option -u: there is no user {name:?} to run as; create it, or name another"
-        );
+        let message =
+            format_args!("option -u: the user {name:?} does not exist; create it, or name another");
         return Err(Failure::new(EXIT_NO_USER, message));
     };
     if user.uid.is_root() {
@@ -51,8 +50,8 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Drops, in this thread and those it will start, every capability that serving does not need: all
-/// except memory locking, with `-k`.
+/// Drops every capability that serving does not need, in this thread and those that it will start.
+/// Only memory locking stays, with `-k`.
 pub(crate) fn drop_capabilities(options: &Options) -> Result<(), Failure> {
     let kept = if options.lock_memory { CapabilitySet::IPC_LOCK } else { CapabilitySet::empty() };
     let dropped = capabilities(None).and_then(|held| {

@@ -22,18 +22,18 @@ impl Signals {
         SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT).map(Self)
     }
 
-    /// Lets the system interrupt another thread than the calling one, and those that it starts. A
-    /// thread that waits for a disk in the kernel does not see a signal.
+    /// Makes the system interrupt threads other than the calling one and those that it starts. A
+    /// thread that waits for a disk in the kernel cannot react to a signal.
     pub(crate) fn leave_to_others() -> io::Result<()> {
         Ok(caught()?.thread_block()?)
     }
 
-    /// Lets the system interrupt the calling thread.
+    /// Makes the system interrupt the calling thread.
     pub(crate) fn accept_here() -> io::Result<()> {
         Ok(caught()?.thread_unblock()?)
     }
 
-    /// Returns what the signals since the last call request.
+    /// Returns the requests of all signals since the last call.
     pub(crate) fn take(&mut self) -> Asked {
         let mut asked = Asked::default();
         for signal in self.0.pending() {
@@ -63,7 +63,7 @@ const CAUGHT: [i32; 5] = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP];
 pub(crate) struct Asked {
     /// Stop the server.
     pub(crate) stop: Option<Manner>,
-    /// SIGHUP: read files again.
+    /// SIGHUP: read the files again.
     pub(crate) reload: bool,
     /// SIGUSR2: upgrade to a new process.
     pub(crate) upgrade: bool,

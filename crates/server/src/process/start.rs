@@ -1,4 +1,4 @@
-//! The life of a server from start to end.
+//! The lifetime of a server from start to end.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -51,11 +51,11 @@ use crate::tls::certificates::Certificates;
 use crate::words::Counted;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
-/// the background instead, which logs them.
+/// the background instead, and that process logs them.
 ///
 /// # Errors
-/// The server could not start, or its stop left something undone: the reason, and the exit status
-/// for it.
+/// Fails if the server could not start, or if its stop lost something. The error contains the
+/// reason and the exit status for it.
 pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
@@ -63,7 +63,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     let leftovers = Leftovers::default();
     let served = start(options, warnings, program, &leftovers);
-    // A server that has served keeps them.
+    // After a server has served, the list is empty.
     leftovers.remove();
     served
 }
@@ -80,7 +80,7 @@ fn start(
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
     let Entrance { sockets, datagrams, mut http, pidfile } = entrance;
     if options.drop_privileges {
-        // Before the threads start, which inherit the capabilities of this one.
+        // Before the threads start, because they inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
     }
     let no_thread = |error| os_failure("start a thread", &error);
@@ -101,7 +101,7 @@ fn start(
     show_classes(&server);
     enroll(&server, &sockets, &datagrams);
     reach(Step::CacheOpen);
-    // From here on the main thread does not wait for the disk.
+    // From here on the main thread never waits for the disk.
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
     let disk_threads = DiskThreads::start(&server);
     let disk_threads = disk_threads.map_err(no_thread)?;
@@ -121,7 +121,7 @@ fn start(
     reach(Step::PidfileWritten);
     let asked = ground.signals.take();
     if predecessor.is_some() && asked.stop.is_some() {
-        // A predecessor that hears nothing continues, unless it has left its directory.
+        // A predecessor that receives no message continues, unless it has left its directory.
         log::say(format_args!("larderd: stopped before it took over"));
         return check_left(end(&server, &inboxes, workers));
     }
@@ -137,8 +137,8 @@ fn start(
     }
     leftovers.keep();
     reach(Step::Announced);
-    // Only now: until this process serves, the cache belongs to the predecessor, which may have to
-    // continue.
+    // Only now, because the cache belongs to the predecessor until this process serves. The
+    // predecessor may have to continue.
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
@@ -147,32 +147,32 @@ fn start(
     serve(main_loop, workers, &inboxes, &overdue)
 }
 
-/// What a process has before it listens.
+/// The resources that a process acquires before it listens.
 struct Ground {
     supervisor: Supervisor,
     certificates: Option<Arc<Certificates>>,
-    /// Taken by the admin listener.
+    /// Moved into the admin listener.
     tokens: Option<Tokens>,
     ports_file: Option<PathBuf>,
     detached: Option<Detached>,
     connection_count_max: usize,
     signals: Signals,
-    /// The signals that come while the server starts, once more.
+    /// A second receiver of the signals, for those that arrive while the server starts.
     early_signals: Signals,
 }
 
-/// Logs the warnings, and does what has to come before the sockets: files that only root may read,
-/// the background, limits, the user, signals.
+/// Logs the warnings, and does everything that must precede the sockets: reads the files that only
+/// root may read, goes into the background, sets limits, changes the user and catches signals.
 fn prepare(options: &mut Options, warnings: &[String]) -> Result<(Ground, Inherited), Failure> {
     let inherited = inherit()?;
     let supervisor = Supervisor::find();
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
     }
-    // Before -d changes the directory, to which relative paths refer.
+    // Before `-d` changes the directory, because relative paths refer to it.
     make_absolute(options)?;
     let ports_file = sockets::ports_file();
-    // Before root is dropped, since other users may not read the key.
+    // Before root is dropped, because other users may not be able to read the key.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
     let tokens = admin_tokens(options)?;
@@ -180,8 +180,8 @@ fn prepare(options: &mut Options, warnings: &[String]) -> Result<(Ground, Inheri
     let connection_count_max = limits::raise(options)?;
     privileges::drop_root(options)?;
     limits::lock_memory(options);
-    // Before the sockets listen: a client that is connected takes the process for started, and a
-    // signal's default action would end it.
+    // Before the sockets listen. A client that is connected assumes that the process has started,
+    // and the default action of a signal would end it.
     let catch = || Signals::catch().map_err(|error| os_failure("catch signals", &error));
     let (signals, early_signals) = (catch()?, catch()?);
     reach(Step::SignalsCaught);
@@ -198,7 +198,8 @@ fn prepare(options: &mut Options, warnings: &[String]) -> Result<(Ground, Inheri
     Ok((ground, inherited))
 }
 
-/// Where clients come in: the sockets, and the files that name them and the process.
+/// The points of entry for clients: the sockets, and the files that contain their ports and the
+/// process id.
 struct Entrance {
     sockets: Vec<Socket>,
     datagrams: Arc<[Datagrams]>,
@@ -207,7 +208,7 @@ struct Entrance {
 }
 
 impl Entrance {
-    /// Opens the sockets, or takes those that are handed over.
+    /// Opens the sockets, or uses inherited ones.
     fn open(
         options: &Options,
         ground: &mut Ground,
@@ -222,7 +223,7 @@ impl Entrance {
         let datagrams: Arc<[Datagrams]> = datagrams.into();
         let http = open_http(options, ground, handed_admin, leftovers, &sockets)?;
         if let Err(failure) = sockets::write_ports(ground.ports_file.take(), &sockets, &datagrams) {
-            // Used by tests only; the server can continue without it.
+            // Only tests use this file, so the server can continue without it.
             log::say(format_args!("larderd: {failure}"));
         }
         let pidfile = options.pidfile.as_deref();
@@ -232,7 +233,7 @@ impl Entrance {
     }
 }
 
-/// The server of an open cache.
+/// Creates the server of an open cache.
 fn with_cache(options: Options, cache: Cache) -> Result<Server, Failure> {
     let credentials = credentials(&options)?;
     let server = Server::with(options, credentials, cache);
@@ -249,7 +250,7 @@ fn make_absolute(options: &mut Options) -> Result<(), Failure> {
     absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
 }
 
-/// Filters the system calls, with `-o drop_privileges`.
+/// Installs the filter of system calls, with `-o drop_privileges`.
 fn restrict(options: &Options) -> Result<(), Failure> {
     if !options.drop_privileges {
         return Ok(());
@@ -260,7 +261,7 @@ fn restrict(options: &Options) -> Result<(), Failure> {
     })
 }
 
-/// Runs the main loop to its end, then ends everything else.
+/// Runs the main loop until it ends, then ends everything else.
 fn serve(
     mut main_loop: MainLoop<'_>,
     workers: Workers,
@@ -279,7 +280,7 @@ fn serve(
     }
     main_loop.supervisor.notify_stopping();
     let left = end(server, inboxes, workers);
-    // Last: until then it reports that the server stops.
+    // Last, because it reports until then that the server stops.
     main_loop.http.stop();
     reach(Step::HttpEnded);
     remove_pidfile(&server.options);
@@ -293,8 +294,9 @@ fn remove_pidfile(options: &Options) {
     }
 }
 
-/// Ends this process, which has a successor. One that waits for the directory gets it, unless a
-/// stop was asked for meanwhile: the service ends with this process then.
+/// Ends this process, which has a successor. If the successor waits for the directory, it receives
+/// it. If a stop was requested in the meantime, the successor is ended instead, and the service
+/// ends with this process.
 fn leave(
     mut main_loop: MainLoop<'_>,
     workers: Workers,
@@ -312,13 +314,13 @@ fn leave(
         main_loop.supervisor.notify_stopping();
         remove_pidfile(&server.options);
     }
-    // Until here it answers for both: the successor answers once it has the directory.
+    // Until here it responds for both processes. The successor responds once it has the directory.
     main_loop.http.stop();
     main_loop.upgrade.release(main_loop.supervisor);
     check_left(left)
 }
 
-/// Ends the workers, then the disk tier. Returns the bytes of changes that are not on the disk.
+/// Ends the workers, then the disk tier. Returns how many bytes of changes are not on the disk.
 fn end(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) -> u64 {
     server.life.stop.request(Manner::Now);
     workers::stop(server, inboxes, workers);
@@ -328,7 +330,7 @@ fn end(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) -> u64 {
     left
 }
 
-/// Fails if the disk lacks bytes of changes.
+/// Fails if bytes of changes are not on the disk.
 fn check_left(left: u64) -> Result<(), Failure> {
     match left {
         0 => Ok(()),
@@ -343,7 +345,7 @@ fn check_left(left: u64) -> Result<(), Failure> {
     }
 }
 
-/// What this process inherits at its start.
+/// The state that this process inherits when it starts.
 struct Inherited {
     /// The server that this process replaces.
     predecessor: Option<Predecessor>,
@@ -354,7 +356,7 @@ struct Inherited {
     admin: Vec<OwnedFd>,
 }
 
-/// Takes what the predecessor hands over, or the sockets of the service manager.
+/// Receives the state from the predecessor, or the sockets from the service manager.
 fn inherit() -> Result<Inherited, Failure> {
     if let Some((predecessor, handover)) = Predecessor::find()? {
         let Handover { sockets, memory, admin } = handover;
@@ -365,8 +367,8 @@ fn inherit() -> Result<Inherited, Failure> {
     Ok(Inherited { predecessor: None, sockets, memory: None, admin: Vec::new() })
 }
 
-/// Reads the tokens of the admin listener, if there is one and a file for them: before root is
-/// dropped, as the certificates.
+/// Reads the tokens of the admin listener, if it exists and has a token file. Like the
+/// certificates, they are read before root is dropped.
 fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     let Some(path) = options.admin_token_file.clone().filter(|_| !options.admin_listen.is_empty())
     else {
@@ -394,7 +396,7 @@ fn start_http(http: &mut Http, options: &Options, progress: &Progress) -> Result
     started.map_err(|error| os_failure("start the admin listener", &error))
 }
 
-/// The opening of the cache, and what answers meanwhile.
+/// The parameters for opening the cache and for serving clients during that time.
 struct Opens<'a> {
     options: &'a Options,
     sockets: &'a [Socket],
@@ -403,11 +405,12 @@ struct Opens<'a> {
 }
 
 impl Opens<'_> {
-    /// Opens the cache. Returns it with what serves clients meanwhile, if it has a directory.
+    /// Opens the cache. If it has a directory, also returns the thread that serves clients during
+    /// that time.
     ///
-    /// A predecessor answers until it has left the directory. It is asked to when nothing but the
-    /// directory is left to open, and that it can be opened was checked as far as possible:
-    /// afterwards no other process serves.
+    /// A predecessor serves until it has left the directory. It is asked to leave only after
+    /// everything except the directory is open, and after it was checked as far as possible that
+    /// the directory can be opened: from then on no other process serves.
     fn open(
         &self,
         handed_over: Option<(&Predecessor, Option<InheritedMemory>)>,
@@ -450,13 +453,14 @@ impl Opens<'_> {
         disk_tier::Observer { progress, before_change: Arc::new(before_change) }
     }
 
-    /// Checks what could keep this process from serving once the predecessor has let go.
+    /// Checks for errors that could keep this process from serving once the predecessor has left
+    /// the directory.
     fn rehearse(&self, cache: &Unopened) -> Result<(), Failure> {
         credentials(self.options)?;
         cache.rehearse().map_err(|error| Failure::new(error.exit_code(), error))
     }
 
-    /// Lets clients be answered while the cache of a directory opens, which may take long.
+    /// Serves clients while the cache of a directory opens, which may take long.
     fn begin(&self) -> Result<Option<Opening>, Failure> {
         let Self { options, sockets, progress, supervisor } = self;
         let begin = || Opening::begin(options, sockets, progress, supervisor);
@@ -465,7 +469,7 @@ impl Opens<'_> {
     }
 }
 
-/// Gives the connections that came while the cache opened to the workers in turn.
+/// Distributes the connections that arrived while the cache opened over the workers in turn.
 fn end_opening(opening: Option<Opening>, server: &Server, inboxes: &[Arc<Inbox>]) {
     let Some(opening) = opening else { return };
     let (counters, inboxes, next) =
@@ -503,7 +507,7 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
     }
 }
 
-/// Prints where the server listens, and how to try it.
+/// Prints the addresses on which the server listens, and how to try it.
 fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http: &Http) {
     let mut words = String::new();
     for socket in sockets {
@@ -534,11 +538,11 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
     let _ = io::stdout().write_all(words.as_bytes());
 }
 
-/// Returns a line for bash, which needs no other program.
+/// Returns a command line for bash that needs no other program.
 fn try_line(host: &str, port: u16) -> String {
     let talk = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3";
     format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
 }
 
-/// What a graceful stop takes for the requests that have arrived, at most.
+/// How long a graceful stop may spend on requests that have already arrived.
 const GRACE: Duration = Duration::from_secs(15);

@@ -1,51 +1,55 @@
-//! The moments of a start, a stop and a change-over, at each of which a signal may come.
+//! The steps of a start, a stop and a changeover to a successor. A signal may arrive at any of
+//! them.
 //!
-//! In a debug build tests hold a process at a step: `LARDERD_STEPS` names a folder. The process
-//! appends each step that it reaches to the file `reached`, as `PID STEP`, and waits there while
-//! the folder has a file with the step's name.
+//! In a debug build, tests can stop a process at a step. `LARDERD_STEPS` names a folder. The
+//! process appends each step that it reaches to the file `reached`, as `PID STEP`, and waits there
+//! while the folder contains a file with the step's name.
 
 use std::fmt;
 
-/// A moment in the life of a process.
+/// A step in the lifetime of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A start: signals are caught.
+    /// Start: signals are caught.
     SignalsCaught,
-    /// A start: the sockets listen.
+    /// Start: the sockets listen.
     SocketsListen,
-    /// A start: a signal to stop ends the process at once.
+    /// Start: a signal to stop ends the process immediately.
     StopWatched,
-    /// A start: the memory is mapped, that of a file is attached.
+    /// Start: the memory is mapped, or attached from a file.
     MemoryMapped,
-    /// A start with a directory: it is read, and has not changed.
+    /// Start with a directory: the directory was read, and has not been changed.
     DirectoryRead,
-    /// A start: from here on a stop is orderly, as that of a server that serves.
+    /// Start: from here on a stop is orderly, like that of a server that serves.
     StopOrderly,
-    /// A start: the cache is open.
+    /// Start: the cache is open.
     CacheOpen,
-    /// A start: the workers answer.
+    /// Start: the workers serve requests.
     WorkersRun,
-    /// A start: clients that came while the directory opened are with the workers.
+    /// Start: the clients that connected while the directory opened have been passed to the
+    /// workers.
     OpeningEnded,
-    /// A start: the pid file has its name.
+    /// Start: the pid file has its final name.
     PidfileWritten,
-    /// A start: the service manager, the shell or the predecessor knows that the server serves.
+    /// Start: the service manager, the shell or the predecessor has been told that the server
+    /// serves.
     Announced,
-    /// A stop was asked for.
+    /// Stop: a stop was requested.
     StopAsked,
-    /// A stop: the workers have ended.
+    /// Stop: the workers have ended.
     WorkersEnded,
-    /// A stop: the disk has what it is to keep.
+    /// Stop: everything that must survive is on the disk.
     DiskEnded,
-    /// A stop: the admin listener has ended.
+    /// Stop: the admin listener has ended.
     HttpEnded,
-    /// A change-over: the successor could open the directory, and is about to ask for it.
+    /// Changeover: the successor has checked that it can open the directory, and is about to ask
+    /// for it.
     Rehearsed,
-    /// A change-over: the successor has the directory.
+    /// Changeover: the successor has the directory.
     DirectoryTaken,
-    /// A change-over: the predecessor accepts no more connections.
+    /// Changeover: the predecessor accepts no more connections.
     Retired,
-    /// A change-over: the predecessor has left the directory, and is about to say so.
+    /// Changeover: the predecessor has left the directory, and is about to tell the successor.
     DirectoryLeft,
 }
 
@@ -81,7 +85,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// The process has come to a step.
+/// Reports that the process has reached a step.
 #[cfg(debug_assertions)]
 pub(crate) fn reach(step: Step) {
     use std::io::Write;
@@ -101,6 +105,6 @@ pub(crate) fn reach(step: Step) {
     }
 }
 
-/// The process has come to a step: nothing to do in a release build.
+/// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 pub(crate) fn reach(_: Step) {}

@@ -1,7 +1,8 @@
-//! Notifies systemd of the server's state, if it requests that: `Type=notify`.
+//! Notifies systemd of the server's state if the unit requests that with `Type=notify`.
 //!
-//! The crate sd-notify opens a socket for each notification, and only by a path: after
-//! `-o drop_privileges` the process may open no socket, and systemd may name an abstract one.
+//! The crate sd-notify does not fit: it opens a socket for each notification, and only by path. But
+//! after `-o drop_privileges` the process may not open sockets, and systemd may use an abstract
+//! socket.
 
 use std::env;
 use std::fmt;
@@ -13,13 +14,13 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use crate::clock::monotonic_us;
 use crate::log;
 
-/// The service manager of the process, if there is one.
+/// The service manager of the process, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct Supervisor(Option<UnixDatagram>);
 
 impl Supervisor {
-    /// Connects to the service manager that the environment names. Called before the process gives
-    /// up opening sockets.
+    /// Connects to the service manager that the environment names. Called before the process loses
+    /// the permission to open sockets.
     pub(crate) fn find() -> Self {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else {
             return Self(None);
@@ -34,16 +35,16 @@ impl Supervisor {
         Self(connected.inspect_err(said).ok())
     }
 
-    /// Returns another one for another thread.
+    /// Returns a second handle for another thread.
     ///
     /// # Errors
-    /// No file descriptors are left.
+    /// Fails if no file descriptors are left.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         self.0.as_ref().map(UnixDatagram::try_clone).transpose().map(Self)
     }
 
-    /// Reports that the sockets answer while the cache opens, so that the service manager does not
-    /// take that for a start that hangs.
+    /// Reports that the sockets respond while the cache opens, so that the service manager does not
+    /// assume that the start hangs.
     pub(crate) fn notify_recovering(&self, percent: u8) {
         self.notify(format_args!("READY=1\nSTATUS=recovering ({percent} %)"));
     }
@@ -58,8 +59,8 @@ impl Supervisor {
         self.notify(format_args!("READY=1"));
     }
 
-    /// Reports that the server reads files again, or starts its successor; [`Self::notify_ready`]
-    /// ends that.
+    /// Reports that the server reads files again or starts its successor. [`Self::notify_ready`]
+    /// ends this state.
     pub(crate) fn notify_reloading(&self) {
         self.notify(format_args!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
     }

@@ -1,4 +1,5 @@
-//! A filter of system calls: a compromised process can make only those that serving needs.
+//! A filter of system calls. It permits only the calls that serving needs, even to a compromised
+//! process.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -11,25 +12,25 @@ use seccompiler::{
 
 use crate::failure::{EXIT_OS, Failure};
 
-/// What the process does with files beside reading them.
+/// The file operations of the process beyond reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
-    /// It removes its pid file.
+    /// True if it removes its pid file.
     pub(crate) removal: bool,
-    /// It writes to the directory of a disk tier.
+    /// True if it writes to the directory of a disk tier.
     pub(crate) disk: bool,
 }
 
-/// From now on all other system calls fail with EPERM in every thread of the process: executing a
-/// program, opening a socket, writing or creating a file, making memory executable, and everything
-/// else that is not listed here. What is needed of files stays permitted.
+/// Makes all other system calls fail with EPERM in every thread of the process from now on:
+/// executing a program, opening a socket, writing or creating a file, making memory executable, and
+/// everything else that is not listed here. The file operations in `needs` stay permitted.
 pub(crate) fn restrict(needs: Needs) -> Result<(), Failure> {
     let failure = |error: &dyn std::fmt::Display| {
         let message =
             format_args!("option -o drop_privileges: cannot restrict system calls: {error}");
         Failure::new(EXIT_OS, message)
     };
-    // In this order: the second filter does not permit installing another.
+    // In this order, because the second filter does not permit installing another one.
     for filter in [without_clone3(), only_serving(needs)] {
         let program = filter.map_err(|error| failure(&error))?;
         apply_filter_all_threads(&program).map_err(|error| failure(&error))?;
@@ -37,8 +38,8 @@ pub(crate) fn restrict(needs: Needs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns a filter that refuses clone3 with ENOSYS: its flags are in memory, which a filter cannot
-/// read. The C library then starts threads with clone.
+/// Returns a filter that refuses clone3 with ENOSYS. The flags of clone3 are in memory, which a
+/// filter cannot read. The C library then starts threads with clone.
 fn without_clone3() -> Result<BpfProgram, BackendError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     compile(rules, SeccompAction::Allow, SeccompAction::Errno(errno(libc::ENOSYS)))
@@ -65,8 +66,7 @@ fn only_serving(needs: Needs) -> Result<BpfProgram, BackendError> {
     compile(rules, SeccompAction::Errno(errno(libc::EPERM)), SeccompAction::Allow)
 }
 
-/// Returns a condition that is true if the argument, reduced to the bits of the mask, equals these
-/// bits.
+/// Returns a condition that is true if the argument, after applying the mask, equals `bits`.
 fn masked(argument: u8, mask: u64, bits: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), bits)
 }
@@ -145,8 +145,7 @@ const REMOVAL: &[i64] = &[
     libc::SYS_unlink,
 ];
 
-/// Writing the log of a disk tier and replacing its other files; opening them is in
-/// [`DISK_FILES`].
+/// Writing the log of a disk tier and replacing its other files. Opening them is in [`DISK_FILES`].
 const DISK: &[i64] = &[
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
@@ -160,7 +159,7 @@ const DISK: &[i64] = &[
     libc::SYS_renameat,
 ];
 
-/// The process's own memory; mmap and mprotect are in [`MASKED`].
+/// The process's own memory. mmap and mprotect are in [`MASKED`].
 const MEMORY: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_madvise,
@@ -173,7 +172,7 @@ const MEMORY: &[i64] = &[
     libc::SYS_munmap,
 ];
 
-/// The process's own threads; clone is in [`MASKED`], and clone3 has a filter of its own.
+/// The process's own threads. clone is in [`MASKED`], and clone3 has a separate filter.
 const THREADS: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_exit,
@@ -221,7 +220,7 @@ const PROCESS: &[i64] = &[
     libc::SYS_uname,
 ];
 
-/// Older forms of the above.
+/// Older variants of the calls above.
 #[cfg(target_arch = "x86_64")]
 const OF_X86: &[i64] = &[
     libc::SYS_access,
@@ -238,7 +237,7 @@ const OF_X86: &[i64] = &[
 const OF_X86: &[i64] = &[];
 
 /// Calls that are permitted only with some arguments: the call's number, the index of the argument,
-/// a mask of its bits, and the value these must have.
+/// a mask of its bits, and the required value of these bits.
 const MASKED: &[(i64, u8, u64, u64)] = &[
     (libc::SYS_mmap, 2, PROT_EXEC, 0),
     (libc::SYS_mprotect, 2, PROT_EXEC, 0),
@@ -247,12 +246,12 @@ const MASKED: &[(i64, u8, u64, u64)] = &[
     (libc::SYS_openat, 2, WRITING, 0),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, WRITING, 0),
-    // Limits can be read, and only those of this process.
+    // Limits can only be read, and only those of this process.
     (libc::SYS_prlimit64, 2, u64::MAX, 0),
 ];
 
-/// Calls for a disk tier, as those of [`MASKED`]. Its files are opened for reading and writing,
-/// without following a link, and keep what they hold. A filter cannot see in which directory.
+/// Calls for a disk tier, in the format of [`MASKED`]. The tier's files are opened for reading and
+/// writing, without following a link and without truncation. A filter cannot check the directory.
 const DISK_FILES: &[(i64, u8, u64, u64)] = &[(libc::SYS_openat, 2, OF_DISK, IN_PLACE)];
 
 const OF_DISK: u64 =
@@ -262,7 +261,7 @@ const PROT_EXEC: u64 = libc::PROT_EXEC.unsigned_abs() as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD.unsigned_abs() as u64;
 const WRITING: u64 =
     (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND).unsigned_abs() as u64;
-/// Names a mapping, as glibc does; the number is part of the kernel's interface.
+/// Names a mapping, as glibc does. The number is part of the kernel's interface.
 const PR_SET_VMA: i32 = 0x5356_4d41;
 
 #[cfg(test)]
@@ -279,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// A filter cannot be removed, so the test runs again in processes of its own: without a disk
+    /// A filter cannot be removed, so the test runs again in separate processes, without a disk
     /// tier and with one.
     #[test]
     fn system_calls_that_serving_does_not_need_are_refused() {
@@ -320,7 +319,7 @@ mod tests {
             let is_refused = opened.is_err_and(|why| why.kind() == ErrorKind::PermissionDenied);
             assert_eq!(is_refused, !has_disk, "{name}");
         }
-        // The C library's rename is another call on some machines, which no list has.
+        // On some machines the C library's rename is another call, which is in none of the lists.
         let renamed = renameat(&directory, "file", &directory, "file");
         assert_eq!(renamed.is_err_and(|why| why == Errno::PERM), !has_disk, "a renamed file");
         if has_disk {

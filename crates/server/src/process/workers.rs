@@ -1,4 +1,4 @@
-//! The threads that serve requests: their start, and their end.
+//! Starts and ends the threads that serve requests.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,8 +13,8 @@ use crate::server::Server;
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 
-/// Starts the evaluation of hot keys. With an admin listener it begins at once, so that the first
-/// request finds a list.
+/// Starts the evaluation of hot keys. With an admin listener the sampling begins immediately, so
+/// that the first request finds a list.
 fn start_hot_keys(server: &Server) -> Result<(), Failure> {
     let started = server.statistics.hot_keys.start(&server.life.stop);
     started.map_err(|error| os_failure("start the thread for hot keys", &error))?;
@@ -26,7 +26,7 @@ fn start_hot_keys(server: &Server) -> Result<(), Failure> {
 
 pub(super) type Workers = Vec<JoinHandle<()>>;
 
-/// Starts the workers. Returns their inboxes, too.
+/// Starts the workers. Also returns their inboxes.
 pub(super) fn start(
     server: &Arc<Server>,
     datagrams: &Arc<[Datagrams]>,
@@ -58,7 +58,7 @@ pub(super) fn start(
     Ok((inboxes, workers))
 }
 
-/// Ends the workers, as the server was asked to stop, and what runs beside them.
+/// Ends the workers and the other background work after a stop was requested.
 pub(super) fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
     match server.life.stop.requested() {
         Some(Manner::Graceful) => log::say(format_args!("Gracefully stopping")),

@@ -1,4 +1,4 @@
-//! Who may use a server's cache: the files of users and certificates, and the local readers.
+//! Access to a server's cache: the files of users and certificates, and the local readers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::server::credentials::Credentials;
 use crate::tls::certificates::{Certificates, Refreshed};
 
-/// What clients need to use the cache.
+/// The certificates, credentials and permissions that clients need to use the cache.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// TLS certificates; set with `-Z`.
@@ -19,12 +19,12 @@ pub(crate) struct Access {
     pub(crate) readers: Option<Readers>,
 }
 
-/// The certificates were not refreshed.
+/// The reason why certificates were not refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefreshError {
     /// TLS is not enabled.
     NoTls,
-    /// The files cannot be used; standard error has the reason.
+    /// The files cannot be used. Standard error contains the reason.
     Unusable,
 }
 
@@ -33,8 +33,8 @@ impl Server {
     /// `only_if_changed`, unchanged files are not read, and nothing is logged.
     ///
     /// # Errors
-    /// TLS is not enabled, or the files cannot be used. Then the previous certificates stay in
-    /// effect.
+    /// Fails if TLS is not enabled, or if the files cannot be used. Then the previous certificates
+    /// stay in effect.
     pub(crate) fn refresh_certificates(&self, only_if_changed: bool) -> Result<(), RefreshError> {
         let certificates = self.access.certificates.as_ref().ok_or(RefreshError::NoTls)?;
         match certificates.refresh(only_if_changed) {
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// Reads the user file again, if there is one, and logs the result. On failure the previous
+    /// Reads the user file again, if there is one, and logs the result. If that fails, the previous
     /// users stay in effect.
     pub(crate) fn reload_users(&self) {
         let Some(credentials) = &self.access.credentials else { return };

@@ -1,4 +1,4 @@
-//! The connections of a server: how many there may be, and what they may hold.
+//! The connections of a server, and the limits on their number and memory.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use crate::observe::conn_table::ConnTable;
 pub(crate) struct Connections {
     /// `-c`, or less if the process has too few file descriptors.
     pub(crate) count_max: usize,
-    /// The bound of the memory that connections hold together.
+    /// The limit on the memory that all connections hold together.
     pub(crate) budget: Budget,
     /// Open sockets, for `stats conns`.
     pub(crate) table: ConnTable,

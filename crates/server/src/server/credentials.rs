@@ -23,7 +23,7 @@ struct User {
     password: Box<[u8]>,
 }
 
-/// The user file cannot be used.
+/// The reason why the user file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     /// `-S` requires a file, and none is named.
@@ -47,7 +47,7 @@ pub(crate) enum CredentialsError {
         path: PathBuf,
         /// The number of the line, counted from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// The error in the line.
         what: &'static str,
     },
     /// The file has no users.
@@ -56,10 +56,10 @@ pub(crate) enum CredentialsError {
 }
 
 impl Credentials {
-    /// Reads the file that the options name, if they do.
+    /// Reads the user file, if the options name one.
     ///
     /// # Errors
-    /// The file is missing, or is not a list of users.
+    /// Fails if the file is missing, or is not a list of users.
     pub(crate) fn load(options: &Options) -> Result<Option<Self>, CredentialsError> {
         let (path, dialect) = if options.sasl {
             let path = options.sasl_file.clone().ok_or(CredentialsError::Unnamed)?;
@@ -72,17 +72,17 @@ impl Credentials {
         Self::open(path, dialect).map(Some)
     }
 
-    /// Reads a file whose users authenticate in this dialect.
+    /// Reads a file with users that authenticate in this dialect.
     pub(crate) fn open(path: PathBuf, dialect: Dialects) -> Result<Self, CredentialsError> {
         let users = RwLock::new(read(&path)?);
         Ok(Self { path, dialect, users })
     }
 
-    /// Reads the file again and returns the number of users. Sessions that are authenticated stay
-    /// so.
+    /// Reads the file again and returns the number of users. Authenticated sessions stay
+    /// authenticated.
     ///
     /// # Errors
-    /// Those of [`Self::load`]; then the previous users stay in effect.
+    /// Same as [`Self::load`]. After an error, the previous users stay in effect.
     pub(crate) fn reload(&self) -> Result<usize, CredentialsError> {
         let users = read(&self.path)?;
         let count = users.len();
@@ -100,8 +100,8 @@ impl Credentials {
         self.dialect
     }
 
-    /// True if the file has a user with this name and password. Takes the same time wherever they
-    /// differ.
+    /// True if the file contains a user with this name and password. Takes the same time regardless
+    /// of the position at which they differ.
     pub(crate) fn admit(&self, name: &[u8], password: &[u8]) -> bool {
         let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
         let found = users.iter().fold(false, |found, user| {
@@ -110,7 +110,8 @@ impl Credentials {
         found && !name.is_empty() && !password.is_empty()
     }
 
-    /// In a SASL file a colon also ends the password, as in memcached: other fields may follow.
+    /// True if the password matches. In a SASL file a colon also ends the stored password, as in
+    /// memcached, because other fields may follow.
     fn fits(&self, stored: &[u8], password: &[u8]) -> bool {
         let is_whole = equal(stored, password);
         match stored.split_at_checked(password.len()) {
@@ -122,21 +123,21 @@ impl Credentials {
     }
 }
 
-/// Leaves out the password, which must not appear in a log.
+/// Omits the password, because it must not appear in a log.
 impl std::fmt::Debug for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "User({})", self.name.escape_ascii())
     }
 }
 
-/// Splits credentials of the text protocol: the first two words are user and password.
+/// Splits credentials of the text protocol, whose first two tokens are user and password.
 pub(crate) fn words(credentials: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut words = credentials.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     Some((words.next()?, words.next()?))
 }
 
 /// Splits credentials of SASL's PLAIN (RFC 4616): the identity to act as, which must be empty or
-/// the user's own, then the user, then the password, with zero bytes between them.
+/// the user's own name, then the user, then the password, with zero bytes between them.
 pub(crate) fn plain(credentials: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = credentials.split(|byte| *byte == 0);
     let (act_as, name, password) = (parts.next()?, parts.next()?, parts.next()?);
@@ -236,7 +237,7 @@ mod tests {
         assert!(!users.admit(b"odd", b""));
     }
 
-    /// CVE-2021-37519 of memcached: a last line without an end is a line, and a zero byte is
+    /// CVE-2021-37519 of memcached: a last line without a line end also counts, and a zero byte is
     /// rejected.
     #[test]
     fn a_file_that_is_no_list_of_users_is_refused_with_the_line() {

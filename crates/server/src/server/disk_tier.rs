@@ -17,17 +17,18 @@ use crate::log;
 use crate::server::progress::Progress;
 use crate::words::Counted;
 
-/// The directory cannot be used.
+/// The error of a directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("option --tier-path: {0}")]
 pub struct DiskTierError(OpenError);
 
-/// Follows the opening of a directory.
+/// Observes the opening of a directory.
 #[derive(Clone)]
 pub(crate) struct Observer {
-    /// Notes how much is read.
+    /// Receives how much has been read.
     pub(crate) progress: Progress,
-    /// Called before the directory changes so that a kill would lose what a stop keeps.
+    /// Called before the directory is changed in such a way that a kill would lose items that a
+    /// stop would keep.
     pub(crate) before_change: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -38,13 +39,13 @@ impl fmt::Debug for Observer {
 }
 
 impl Default for Observer {
-    /// An observer that does nothing.
+    /// Creates an observer that does nothing.
     fn default() -> Self {
         Self { progress: Progress::default(), before_change: Arc::new(|| ()) }
     }
 }
 
-/// A directory that is not open yet, and the memory of its cache.
+/// A directory that is not open yet, with the memory of its cache.
 #[derive(Debug)]
 pub(crate) struct UnopenedDirectory {
     cache: larder::Prepared,
@@ -56,7 +57,8 @@ impl UnopenedDirectory {
     /// Maps the memory.
     ///
     /// # Errors
-    /// [`DiskTierError`]: it cannot be allocated, or the options do not fit each other.
+    /// Returns [`DiskTierError`] if the memory cannot be allocated, or if the options contradict
+    /// each other.
     pub(super) fn prepare(
         builder: Builder,
         tier: &options::DiskTier,
@@ -64,7 +66,7 @@ impl UnopenedDirectory {
         observer: Observer,
     ) -> Result<Self, DiskTierError> {
         let builder = builder.tier(settings(tier, observer));
-        // Room to grow costs only address space, but locked memory does not allow it.
+        // Room to grow costs only address space, but it does not work with locked memory.
         let builder = match options.lock_memory {
             true => builder,
             false => builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX),
@@ -73,10 +75,10 @@ impl UnopenedDirectory {
         Ok(Self { cache, path: tier.path.clone(), accepts_loss: tier.accept_loss })
     }
 
-    /// Checks whether the directory, which the predecessor still uses, could be opened.
+    /// Checks whether the directory can be opened although the predecessor still uses it.
     ///
     /// # Errors
-    /// [`DiskTierError`]: why not.
+    /// Returns [`DiskTierError`] with the reason why it cannot.
     pub(super) fn rehearse(&self) -> Result<(), DiskTierError> {
         self.cache.rehearse().map_err(DiskTierError)
     }
@@ -84,7 +86,7 @@ impl UnopenedDirectory {
     /// Opens the cache with the items of the directory, and logs how many there are.
     ///
     /// # Errors
-    /// [`DiskTierError`]: the directory or its log cannot be used.
+    /// Returns [`DiskTierError`] if the directory or its log cannot be used.
     pub(super) fn open(self) -> Result<Cache, DiskTierError> {
         let stopwatch = Stopwatch::start();
         let path = self.path.display().to_string();
@@ -143,7 +145,7 @@ impl UnopenedDirectory {
     }
 }
 
-/// The directory as the options describe it.
+/// Returns the settings of the directory according to the options.
 fn settings(tier: &options::DiskTier, observer: Observer) -> larder::DiskTier {
     let Observer { progress, before_change } = observer;
     let disk = larder::DiskTier::new(&tier.path, tier.bytes);
@@ -172,7 +174,7 @@ fn settings(tier: &options::DiskTier, observer: Observer) -> larder::DiskTier {
     .before_change(move || before_change())
 }
 
-/// Logs the damaged places of a log whose loss is accepted, up to a number.
+/// Logs the damaged places of a log whose loss is accepted, up to a maximum number.
 fn report_damage() -> impl Fn(&TierDamage) + Send + Sync + 'static {
     let said = AtomicU64::new(0);
     move |damage| match said.fetch_add(1, Relaxed) {
@@ -200,10 +202,10 @@ fn report_loss(path: &str, started: &TierStarted, is_accepted: bool) {
     }
 }
 
-/// Damaged places that are logged.
+/// Maximum number of damaged places that are logged.
 const DAMAGES_MAX: u64 = 100;
 
-/// Notes how much of the log or the index is read, and logs it every few seconds.
+/// Records how much of the log or the index has been read, and logs it every few seconds.
 fn report(progress: Progress) -> impl Fn(usize, usize) + Send + Sync + 'static {
     let logged = Mutex::new(Instant::now());
     move |done, total| {
@@ -217,17 +219,17 @@ fn report(progress: Progress) -> impl Fn(usize, usize) + Send + Sync + 'static {
     }
 }
 
-/// Stops the directory's log. Returns the bytes of changes that are not on the disk.
+/// Stops the directory's log. Returns how many bytes of changes are not on the disk.
 pub(crate) fn stop(cache: &Cache) -> u64 {
     report_left(cache, cache.stop_tier())
 }
 
-/// As [`stop`], for another process that takes the directory over.
+/// Same as [`stop`], but for another process that takes over the directory.
 pub(crate) fn hand_over(cache: &Cache) -> u64 {
     report_left(cache, cache.hand_tier_over())
 }
 
-/// Logs what a stop that is broken off leaves undone.
+/// Logs what an aborted stop has not written.
 pub(crate) fn report_unwritten(cache: &Cache) {
     let dirty_bytes = cache.tier().map_or(0, |tier| tier.statistics.dirty_bytes);
     report_left(cache, dirty_bytes.max(u64::from(is_cache(cache))));
@@ -253,7 +255,7 @@ fn is_cache(cache: &Cache) -> bool {
     cache.tier().is_some_and(|status| status.mode == TierMode::Cache)
 }
 
-/// A clock that is less behind is worth no words.
+/// A smaller lag of the clock is not logged.
 const SKEW_SECS_MIN: u64 = 60;
 
 const PROGRESS_PERIOD: Duration = Duration::from_secs(2);

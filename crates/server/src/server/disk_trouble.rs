@@ -1,4 +1,4 @@
-//! Logs the faults of a disk: each once, or at most once a minute.
+//! Logs the faults of a disk, each of them once, or at most once a minute.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,22 @@ use larder::{Cache, TierMode};
 use crate::log;
 use crate::words::Counted;
 
-/// The faults that the log has already.
+/// The faults that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct DiskTrouble {
     has_failed: bool,
     looked: Option<Instant>,
-    /// Segments that reclaim has found damaged.
+    /// Number of damaged segments that reclaim has found.
     damaged: u64,
-    /// Items that the disk did not return, and when that was logged.
+    /// Number of items that the disk did not return, and when that was last logged.
     unreadable: u64,
     unreadable_said: Option<Instant>,
 }
 
 impl DiskTrouble {
-    /// Logs what is new.
+    /// Logs new faults.
     ///
-    /// Cost: a load and a look at the clock; once in a second the lock of the log's head.
+    /// Cost: a load and a read of the clock; once per second the lock of the log's appender.
     pub(crate) fn look(&mut self, cache: &Cache) {
         if !self.has_failed && cache.has_tier_failed() {
             self.has_failed = true;
@@ -52,8 +52,11 @@ fn report_failure(cache: &Cache) {
     let Some(tier) = cache.tier() else { return };
     let why = tier.trouble.unwrap_or_default();
     let effect = match tier.mode {
-        TierMode::Store => "the server takes no more changes, and still answers gets",
-        TierMode::Cache => "the disk takes no more items, and the cache continues in memory",
+        TierMode::Store => "the server refuses changes, but still serves reads",
+        TierMode::Cache => {
+            "no more items are written to the disk, and the cache continues in \
+                            memory"
+        }
     };
     log::say(format_args!(
         "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server again",
@@ -64,19 +67,19 @@ fn report_damage(segments: u64, lost: u64, mode: TierMode) {
     let segments = Counted(segments, "segment");
     match mode {
         TierMode::Store => log::say(format_args!(
-            "larderd: the disk is damaged in {segments}; {} lost, whose gets fail until they are \
-             set or deleted; the kernel's log says whether the device has errors",
+            "larderd: the disk is damaged in {segments}; {} lost, whose reads fail until they are \
+             set or deleted; look for errors of the device in the kernel's log",
             Counted(lost, "item")
         )),
         TierMode::Cache => log::say(format_args!(
-            "larderd: the disk is damaged in {segments}, whose items are misses now; the kernel's \
-             log says whether the device has errors",
+            "larderd: the disk is damaged in {segments}, whose items are misses now; look for \
+             errors of the device in the kernel's log",
         )),
     }
 }
 
-/// How often the statistics are looked at.
+/// How often the statistics are checked.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How long items that are not returned are not logged again.
+/// How long the log stays silent after a line about items that were not returned.
 const SILENCE: Duration = Duration::from_secs(60);

@@ -1,29 +1,30 @@
-//! Drain: the server stays, but stops being ready and then closes its connections between requests,
-//! so that ending it interrupts no request.
+//! Drain: the server reports that it is not ready, and then closes its connections between
+//! requests, so that no request is interrupted when the server is ended.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Whether the server is being drained. An operator begins and undoes it; the workers obey.
+/// The state of a drain. An operator begins and undoes it; the workers react to it.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// The monotonic time in microseconds from which connections are closed; 0: the server serves.
+    /// The monotonic time in microseconds from which connections are closed; 0 during normal
+    /// service.
     closes_at_us: AtomicI64,
 }
 
-/// How far a drain is.
+/// The progress of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainState {
-    /// There is none.
+    /// No drain is in progress.
     Serving,
-    /// The server is not ready, and has connections or still serves as usual.
+    /// The server is not ready. It still has connections, or still serves as usual.
     Draining,
-    /// It has closed all connections.
+    /// The server has closed all connections.
     Drained,
 }
 
 impl Drain {
-    /// Begins a drain that closes connections from this time on. Returns false if one has begun
-    /// before: its grace does not start again.
+    /// Begins a drain that closes connections from this time on. Returns false if one has already
+    /// begun, whose grace period does not start again.
     pub(crate) fn begin(&self, closes_at_us: i64) -> bool {
         self.closes_at_us.compare_exchange(0, closes_at_us.max(1), Relaxed, Relaxed).is_ok()
     }
@@ -33,7 +34,7 @@ impl Drain {
         self.closes_at_us.store(0, Relaxed);
     }
 
-    /// Returns the time from which connections are closed; `None` if the server serves.
+    /// Returns the time from which connections are closed; `None` during normal service.
     #[inline]
     pub(crate) fn closes_at_us(&self) -> Option<i64> {
         Some(self.closes_at_us.load(Relaxed)).filter(|at_us| *at_us != 0)
@@ -50,7 +51,7 @@ impl Drain {
 }
 
 impl DrainState {
-    /// Returns its name in documents.
+    /// Returns the name of the state in documents.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Serving => "serving",

@@ -1,4 +1,4 @@
-//! Why a server cannot be created.
+//! The error of a server that cannot be created.
 
 use larder::OpenError;
 use larder_options::Options;
@@ -9,7 +9,7 @@ use crate::server::credentials::CredentialsError;
 use crate::server::disk_tier::DiskTierError;
 use crate::server::memory_file::MemoryFileError;
 
-/// The server could not be created.
+/// The reason why the server could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The cache's memory could not be allocated or opened.
@@ -45,7 +45,7 @@ impl ServerError {
     }
 }
 
-/// The user file cannot be used.
+/// The error of a user file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("option {option}: {error}")]
 pub struct UsersError {
@@ -54,7 +54,7 @@ pub struct UsersError {
 }
 
 impl UsersError {
-    /// An error with the file of these options.
+    /// Creates the error for the file that these options name.
     pub(crate) fn new(options: &Options, error: CredentialsError) -> Self {
         Self { option: if options.sasl { "-S" } else { "-Y" }, error }
     }

@@ -1,19 +1,20 @@
-//! Whether the workers turn their loops.
+//! Checks whether the workers turn their loops.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// The heartbeats of all workers. A worker beats when it is asked: asking wakes it through its
-/// inbox, so an idle worker beats too, and a request costs nothing.
+/// The heartbeats of all workers. A worker beats on request. The request wakes it through its
+/// inbox, so that an idle worker also beats, and client requests cost nothing.
 #[derive(Debug)]
 pub(crate) struct Heartbeats(Vec<Heartbeat>);
 
-/// The heartbeat of a worker. One thread asks; the worker alone answers.
+/// The heartbeat of a worker. One thread asks; only the worker answers.
 #[derive(Debug, Default)]
 struct Heartbeat {
-    /// The number of the last question, and of the last one that the worker has answered.
+    /// The number of the last question, and the number of the last question that the worker has
+    /// answered.
     asked: AtomicU64,
     answered: AtomicU64,
-    /// When the last question was asked, on the monotonic clock.
+    /// The time of the last question, on the monotonic clock.
     asked_us: AtomicI64,
 }
 
@@ -22,8 +23,8 @@ impl Heartbeats {
         Self((0..worker_count).map(|_| Heartbeat::default()).collect())
     }
 
-    /// Asks all workers. The caller wakes them. A worker that has not answered the last question
-    /// is not asked another one, so that its silence keeps its beginning.
+    /// Asks all workers. The caller wakes them. A worker that has not answered the last question is
+    /// not asked again, so that its silence is measured from the first unanswered question.
     pub(crate) fn ask(&self, now_us: i64) {
         for heartbeat in &self.0 {
             let asked = heartbeat.asked.load(Relaxed);
@@ -34,13 +35,13 @@ impl Heartbeats {
         }
     }
 
-    /// Answers for a worker that was woken.
+    /// Answers on behalf of a worker that was woken.
     pub(crate) fn answer(&self, worker: usize) {
         let heartbeat = &self.0[worker];
         heartbeat.answered.store(heartbeat.asked.load(Relaxed), Relaxed);
     }
 
-    /// Returns how long the most silent worker has owed an answer, in microseconds; 0 if all have
+    /// Returns how long the most silent worker has not answered, in microseconds; 0 if all have
     /// answered.
     pub(crate) fn silence_us(&self, now_us: i64) -> u64 {
         let silences = self.0.iter().map(|heartbeat| {
@@ -70,7 +71,7 @@ mod tests {
         beats.ask(1_000);
         beats.answer(0);
         beats.ask(2_000);
-        assert_eq!(beats.silence_us(3_000), 2_000, "asking again is no answer");
+        assert_eq!(beats.silence_us(3_000), 2_000, "asking again does not count as an answer");
         beats.answer(1);
         assert_eq!(beats.silence_us(3_000), 1_000, "the first was asked again at 2,000");
         beats.answer(0);

@@ -1,4 +1,4 @@
-//! Leases: permission to store an item after a miss, so that only one of many clients that miss it
+//! Leases: permissions to store an item after a miss, so that only one of many clients that miss it
 //! queries the database.
 //!
 //! Source: Nishtala and others, Scaling Memcache at Facebook (NSDI 2013), section 3.2.1.
@@ -9,10 +9,10 @@
 //! redeem    lock the set │ check the key's token │ store │ unlock
 //! ```
 //!
-//! A delete either precedes the check of the token, and the store is refused; or it waits for the
-//! set's lock and deletes the stored item. Leases are kept in small sets, chosen by a keyed hash of
-//! the key. In a full set the oldest lease is dropped: a client that requests very many leases
-//! shortens the leases of others, but does not keep them from getting new ones.
+//! Either a delete precedes the check of the token, and the store is refused, or the delete waits
+//! for the set's lock and deletes the stored item. Leases are kept in small sets, chosen by a keyed
+//! hash of the key. In a full set the oldest lease is dropped. So a client that requests very many
+//! leases shortens the leases of other clients, but does not keep them from receiving new ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use larder_item::Second;
 pub(crate) struct Leases {
     /// Allocated when the first lease is requested.
     sets: OnceLock<Box<[Mutex<Set>]>>,
-    /// From this second on no lease is outstanding.
+    /// From this second on, no lease is outstanding.
     ended: AtomicU32,
     next_token: AtomicU64,
     hasher: RandomState,
@@ -51,7 +51,7 @@ impl Lease {
 impl Default for Leases {
     fn default() -> Self {
         let hasher = RandomState::new();
-        // Tokens of an earlier server process must not match those of this one.
+        // Tokens of an earlier server process must not match those of this process.
         let first = hasher.hash_one("first token") >> 2;
         let next_token = AtomicU64::new(first.max(HOT_MISS + 1));
         Self { sets: OnceLock::new(), ended: AtomicU32::new(0), next_token, hasher }
@@ -60,10 +60,10 @@ impl Default for Leases {
 
 impl Leases {
     /// Returns the token with which the caller may store the item it missed, or [`HOT_MISS`] if
-    /// another client has one.
+    /// another client has the lease.
     pub(crate) fn ask(&self, key: &[u8], now: Second) -> u64 {
         let ends = now.saturating_add(LEASE_SECS);
-        // Pairs with the acquire in `may_be_out`. Stored before any client knows the token.
+        // Pairs with the acquire in `may_be_out`. Stored before any client receives the token.
         self.ended.fetch_max(ends, Ordering::Release);
         let sets = self.sets.get_or_init(|| (0..SETS).map(|_| Mutex::default()).collect());
         let key = self.hasher.hash_one(key);
@@ -97,8 +97,8 @@ impl Leases {
         Some(store())
     }
 
-    /// Ends the lease of a key that is about to be deleted: a store that is in progress with it
-    /// would be stale.
+    /// Ends the lease of a key that is about to be deleted, because a store that is in progress
+    /// with it would be stale.
     #[inline]
     pub(crate) fn revoke(&self, key: &[u8], now: Second) {
         if self.may_be_out(now) {
@@ -199,7 +199,7 @@ mod tests {
         assert!(!leases.may_be_out(2 + LEASE_SECS));
     }
 
-    /// A client that requests more leases than fit does not keep others from getting one.
+    /// A client that requests more leases than fit does not keep others from receiving one.
     #[test]
     fn very_many_leases_do_not_keep_others_from_getting_one() {
         let leases = Leases::default();

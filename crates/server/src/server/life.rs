@@ -1,4 +1,4 @@
-//! The life of a server's process: its start, its clock, and its end.
+//! The lifetime of a server's process: its start, its clock, and its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,16 +10,16 @@ use crate::server::drain::Drain;
 use crate::server::heartbeats::Heartbeats;
 use crate::stop::Stop;
 
-/// How far the process is between its start and its end, and whether it works.
+/// The state of the process between its start and its end.
 #[derive(Debug)]
 pub(crate) struct Life {
-    /// The second this process began to serve. An inherited cache is older.
+    /// The second in which this process began to serve. An inherited cache is older.
     pub(crate) started: Second,
     /// Lets clients move the clock (`debugtime`); `None` unless enabled.
     pub(crate) warp: Option<Arc<Warp>>,
     /// Whether the workers turn their loops, for the admin listener.
     pub(crate) heartbeats: Heartbeats,
-    /// Whether connections are closed, so that the server can be ended.
+    /// The drain, which closes connections so that the server can be ended.
     pub(crate) drain: Drain,
     pub(crate) stop: Arc<Stop>,
     /// True once another process accepts connections and datagrams in place of this one.
@@ -27,7 +27,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Creates the life of a process that begins to serve at `started`.
+    /// Creates the state of a process that begins to serve at `started`.
     pub(super) fn new(
         started: Second,
         warp: Option<Arc<Warp>>,

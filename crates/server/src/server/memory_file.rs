@@ -1,4 +1,4 @@
-//! The memory file of `-e`, in which a cache outlives its server.
+//! The memory file of `-e`, with which a cache outlives its server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,20 @@ use crate::clock::Stopwatch;
 use crate::log;
 use crate::words::Counted;
 
-/// The memory file cannot be used.
+/// The reason why the memory file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryFileError {
-    /// memcached left its restart metadata beside the file.
+    /// memcached has left its restart metadata next to the file.
     #[error(
-        "option -e: memcached has left {0} for its own restart; remove that file and the one \
-         beside it, or name another file"
+        "option -e: memcached has left {0} for its own restart; remove that file and the memory \
+         file next to it, or name another file"
     )]
     Memcacheds(PathBuf),
     /// The directory of the file does not exist.
-    #[error("option -e: there is no directory {0}; create it, or name a file in another directory")]
+    #[error(
+        "option -e: the directory {0} does not exist; create it, or name a file in another \
+             directory"
+    )]
     NoDirectory(PathBuf),
     /// The file cannot be used or created.
     #[error("option -e: {0}")]
@@ -39,12 +42,12 @@ impl From<OpenError> for MemoryFileError {
     }
 }
 
-/// Opens the cache in the file, or creates an empty one there, and logs which. `is_alone` is true
-/// if no other process may have the file open.
+/// Opens the cache in the file or creates an empty one there, and logs which. `is_alone` is true if
+/// no other process may have the file open.
 ///
 /// # Errors
-/// [`MemoryFileError`]: the file belongs to another program, another process uses it, or the system
-/// refuses.
+/// Returns [`MemoryFileError`] if the file belongs to another program, if another process uses it,
+/// or if the system refuses.
 pub(crate) fn open(
     builder: Builder,
     path: &Path,
@@ -69,7 +72,7 @@ pub(crate) fn open(
             format!("attached in {ms:.1} ms, with {items}; begun {age_secs} s ago")
         }
         Opening::Replaced(reason) => {
-            format!("the cache begins empty, since the old contents cannot be used: {reason}")
+            format!("the cache begins empty, because the old contents cannot be used: {reason}")
         }
         Opening::Created | Opening::None => {
             format!("made in {ms:.1} ms, {} MiB", options.memory_bytes >> 20)

@@ -64,7 +64,8 @@ impl Server {
     /// and no threads yet.
     ///
     /// # Errors
-    /// The cache could not be opened, the users could not be read, or no file descriptors are left.
+    /// Fails if the cache could not be opened, if the users could not be read, or if no file
+    /// descriptors are left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
         let credentials =
             Credentials::load(&options).map_err(|error| UsersError::new(&options, error))?;
@@ -72,7 +73,7 @@ impl Server {
         Self::with(options, credentials, cache)
     }
 
-    /// As [`Server::new`], with an open cache.
+    /// Same as [`Server::new`], but with an open cache.
     pub(crate) fn with(
         options: Options,
         credentials: Option<Credentials>,
@@ -148,7 +149,7 @@ impl Server {
         Clock::new(self.cache.clone(), self.life.warp.clone())
     }
 
-    /// Returns the options in effect, with what clients have changed.
+    /// Returns the options in effect, including changes by clients.
     pub(crate) fn current_options(&self) -> Options {
         let mut options = self.options.clone();
         options.verbosity = self.log.verbosity();
@@ -169,8 +170,8 @@ impl Server {
         self.statistics.sum(&self.cache, Counter::ConnectionsCurrent) as usize
     }
 
-    /// Sets the memory limit of an inherited cache to `-m`. `cache_memlimit` lasts only as long as
-    /// the process that executed it.
+    /// Sets the memory limit of an inherited cache to `-m`. A limit set by `cache_memlimit` ends
+    /// with the process that executed it.
     pub(crate) fn apply_memory_limit(&self) {
         if self.cache.memory_limit() != self.options.memory_bytes
             && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
@@ -181,10 +182,10 @@ impl Server {
         }
     }
 
-    /// Removes all items, as `flush_all` of an admin request.
+    /// Removes all items, like `flush_all`, for an admin request.
     ///
     /// # Errors
-    /// `-F` forbids it, or the disk tier takes no changes.
+    /// Fails if `-F` forbids it, or if the disk tier refuses changes.
     pub(crate) fn clear_all(&self) -> Result<(), NotCleared> {
         if !self.options.flush_all {
             return Err(NotCleared::Forbidden(ClientError::FlushNotAllowed));
@@ -192,16 +193,17 @@ impl Server {
         Ok(self.flush(Deadline::PAST, Wait::Block)?)
     }
 
-    /// Removes all items that are there at a deadline; without one, or with a past one, at once.
+    /// Removes all items that exist at a deadline. Removes them immediately without a deadline, or
+    /// if it has passed.
     ///
     /// # Errors
-    /// The disk tier takes no changes.
+    /// Fails if the disk tier refuses changes.
     pub(crate) fn flush(&self, deadline: Deadline, wait: Wait<'_>) -> Result<(), StoreError> {
         self.leases.revoke_all(self.cache.now());
         let options = &self.options;
         match deadline {
-            // Without cas tokens 1.6.18 cannot distinguish items stored before and after it within
-            // a second.
+            // Without cas tokens, 1.6.18 cannot distinguish items stored before and after the flush
+            // within the same second.
             Deadline::NEVER | Deadline::PAST
                 if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
             {
@@ -212,11 +214,11 @@ impl Server {
         }
     }
 
-    /// Changes the memory limit. The region is laid out once, with room to grow; the limit cannot
-    /// exceed that room.
+    /// Changes the memory limit. The region is laid out once, with space to grow. The limit cannot
+    /// exceed that space.
     ///
     /// # Errors
-    /// The cache cannot have this limit.
+    /// Fails if the cache cannot have this limit.
     pub(crate) fn set_memory_limit(&self, mebibytes: u64) -> Result<(), LimitError> {
         let limited = self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20));
         if let Err(error) = &limited {
@@ -225,49 +227,48 @@ impl Server {
         limited
     }
 
-    /// Begins to remove the items with a prefix that are stored by now, and returns the number of
-    /// the removal.
+    /// Begins to remove the items that have the prefix now, and returns the number of the removal.
     ///
     /// # Errors
-    /// As [`PrefixRemovals::begin`].
+    /// Same as [`PrefixRemovals::begin`].
     pub(crate) fn delete_prefix(&self, prefix: &[u8]) -> Result<u64, Refusal> {
-        // A lease may be for a key with the prefix, and the value with it from before.
+        // A lease may belong to a key with the prefix, and its value may be older than the removal.
         self.upkeep.prefix_removals.begin(prefix, || self.leases.revoke_all(self.cache.now()))
     }
 }
 
-/// Returns the number of descriptors besides those of the connections: three for standard input,
-/// output and error, three for the signals and the stop, three for each worker, the listening
-/// sockets, one to refuse a connection with, and those of the admin listener.
+/// Returns the number of descriptors that are reserved for other uses than connections: three for
+/// standard input, output and error, three for the signals and the stop, three for each worker, the
+/// listening sockets, one to refuse a connection with, and those of the admin listener.
 pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
     let listening = 1 + 2 * addresses;
     let admin = match options.admin_listen.len() {
         0 => 0,
-        // An address may stand for two sockets; each is held twice, once for a successor.
+        // An address may stand for two sockets. Each is held twice, once for a successor.
         addresses => ADMIN_CONNECTIONS_MAX + ADMIN_RUNTIME + 4 * addresses,
     };
     3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE
 }
 
-/// How many requests wait for the disk at the same time, each on a thread.
+/// How many requests can wait for the disk at the same time, each on one thread.
 pub(crate) const DISK_THREADS: usize = 8;
 
-/// Connections of the admin listener at once.
+/// Maximum number of open connections of the admin listener.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// Descriptors of the admin listener's runtime, and the files that a request reads.
+/// Descriptors for the admin listener's runtime, and for the files that a request reads.
 const ADMIN_RUNTIME: usize = 8;
 
 /// For files that libraries and the runtime open occasionally.
 const DESCRIPTORS_SPARE: usize = 16;
 
-/// Why an admin request has not removed all items.
+/// The reason why an admin request has not removed all items.
 #[derive(Debug)]
 pub(crate) enum NotCleared {
     /// The options forbid it.
     Forbidden(ClientError),
-    /// The disk tier takes no changes.
+    /// The disk tier refuses changes.
     Refused(StoreError),
 }
 

@@ -1,5 +1,5 @@
-//! Opening the cache: the one of the server that this process replaces, the one in the memory file,
-//! that of a directory, or an empty one.
+//! Opens the cache: the cache of the server that this process replaces, the cache in the memory
+//! file or in a directory, or an empty one.
 
 use larder::{Builder, Cache, Clock, Inheritance, OpenError};
 use larder_options::Options;
@@ -10,7 +10,7 @@ use crate::server::error::ServerError;
 use crate::server::memory_file;
 use crate::words::Counted;
 
-/// What a server takes over from the one that it replaces.
+/// The state that a server takes over from its predecessor.
 #[derive(Debug)]
 pub(crate) struct Takeover {
     /// The memory of the cache, if it can be handed over.
@@ -21,24 +21,25 @@ pub(crate) struct Takeover {
 #[derive(Debug)]
 pub(crate) struct InheritedMemory {
     pub(crate) inheritance: Inheritance,
-    /// The old server's `--local-readers`: which processes may have mapped the memory.
+    /// The old server's `--local-readers`, which determines the processes that may have mapped the
+    /// memory.
     pub(crate) readers: String,
 }
 
 /// A cache whose memory is mapped.
 #[derive(Debug)]
 pub(crate) enum Unopened {
-    /// It has no directory.
+    /// A cache without a directory.
     Whole(Cache),
-    /// The directory of `--tier-path` is to be opened.
+    /// A cache whose directory, `--tier-path`, must still be opened.
     Directory(Box<UnopenedDirectory>),
 }
 
 impl Unopened {
-    /// Checks whether the directory, which the predecessor still uses, could be opened.
+    /// Checks whether the directory can be opened although the predecessor still uses it.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why it cannot.
     pub(crate) fn rehearse(&self) -> Result<(), ServerError> {
         match self {
             Self::Whole(_) => Ok(()),
@@ -49,7 +50,7 @@ impl Unopened {
     /// Opens the directory, if there is one.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// Fails if the directory cannot be used.
     pub(crate) fn open(self) -> Result<Cache, ServerError> {
         match self {
             Self::Whole(cache) => Ok(cache),
@@ -58,11 +59,11 @@ impl Unopened {
     }
 }
 
-/// Maps the memory of a server with these options, with the cache in it if there is one. `observer`
-/// follows the opening of a directory.
+/// Maps the memory of a server with these options, including an existing cache. `observer` observes
+/// the opening of a directory.
 ///
 /// # Errors
-/// The memory cannot be allocated, or the memory file cannot be used.
+/// Fails if the memory cannot be allocated, or if the memory file cannot be used.
 pub(crate) fn prepare(
     options: &Options,
     takeover: Option<Takeover>,
@@ -81,7 +82,7 @@ pub(crate) fn prepare(
         return Ok(Unopened::Directory(Box::new(directory)));
     }
     if let Some(path) = &options.memory_file {
-        // The server that is replaced still has the file open.
+        // The replaced server still has the file open.
         let is_alone = takeover.is_none();
         return Ok(Unopened::Whole(memory_file::open(builder, path, options, is_alone)?));
     }
@@ -98,10 +99,8 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
     let InheritedMemory { inheritance, readers } = memory;
     let now = options.local_readers.to_string();
     let opened = if !options.has_readers() || readers != now {
-        // Processes that may no longer read still have it mapped.
-        Err(format!(
-            "its readers were those of --local-readers={readers}, and the option is now {now}"
-        ))
+        // Processes that may no longer read it still have it mapped.
+        Err(format!("it was started with --local-readers={readers}, and the option is now {now}"))
     } else {
         builder.clone().open_inherited(inheritance).map_err(|error| error.to_string())
     };
@@ -113,7 +112,7 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
         }
         Err(why) => {
             log::say(format_args!(
-                "larderd: the cache begins empty, since the predecessor's cannot be used: {why}"
+                "larderd: the cache begins empty, because the predecessor's cannot be used: {why}"
             ));
             None
         }
@@ -124,17 +123,17 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     if options.huge_pages {
         match builder.clone().huge_pages(true).open() {
             Ok(cache) => return Ok(cache),
-            // Any other cause also fails below, where it is reported.
+            // Any other cause also fails below, and is reported there.
             Err(_) => log::say(format_args!(
                 "larderd: option -L: the system has too few free huge pages, so the cache uses \
-                 common ones, which is slower but works; set aside at least {} of 2 MiB with \
+                 ordinary pages, which is slower but works; set aside at least {} of 2 MiB with \
                  sysctl vm.nr_hugepages, or leave -L out",
                 (options.memory_bytes >> 21) + HUGE_PAGES_MORE
             )),
         }
     }
-    // Room to grow costs only address space, but locked memory and limited address space do not
-    // allow it.
+    // Room to grow costs only address space, but it does not work with locked memory or limited
+    // address space.
     if !options.lock_memory {
         let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
         if let Ok(cache) = growing.open() {

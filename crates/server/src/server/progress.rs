@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// How much of a directory is read. Clones share it.
+/// How much of a directory has been read. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress(Arc<AtomicU8>);
 
 impl Progress {
-    /// Notes that `done` of `total` parts are read.
+    /// Records that `done` of `total` parts have been read.
     pub(crate) fn note(&self, done: usize, total: usize) {
-        // 100 is for a cache that serves.
+        // 100 is reserved for a cache that serves.
         let percent = (done * 100).checked_div(total).unwrap_or(0).min(99);
         self.0.store(percent as u8, Relaxed);
     }
 
-    /// Returns how much is read, in percent: 0 to 99.
+    /// Returns how much has been read, in percent, from 0 to 99.
     pub(crate) fn percent(&self) -> u8 {
         self.0.load(Relaxed)
     }

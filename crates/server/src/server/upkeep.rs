@@ -6,7 +6,7 @@ use crate::observe::census::Censuses;
 use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
 
-/// Walks over all items, in steps next to the requests of clients.
+/// Walks over all items, in steps between the requests of clients.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     pub(crate) crawler: Arc<Crawler>,

@@ -1,4 +1,4 @@
-//! Looking ahead at the commands of an input that is executed later.
+//! Looks ahead at commands in the input that will be executed later.
 
 use larder::DiskNeed;
 use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};
@@ -8,8 +8,8 @@ use super::suspended::asking;
 use super::{Session, State, payload_bytes};
 
 impl Session {
-    /// Returns the keys of the first commands of `input`. Executes nothing: the same input is
-    /// passed to [`Self::receive`] later.
+    /// Returns the keys of the first commands of `input` without executing anything. The same input
+    /// is passed to [`Self::receive`] later.
     pub(crate) fn keys_ahead<'a>(
         &self,
         input: &'a [u8],
@@ -17,7 +17,8 @@ impl Session {
         self.ahead(input).map(|(key, _)| key)
     }
 
-    /// As [`Self::keys_ahead`], with how the commands depend on the items of their keys.
+    /// Same as [`Self::keys_ahead`], but also returns how each command depends on the item of its
+    /// key.
     pub(super) fn ahead<'a>(
         &self,
         input: &'a [u8],
@@ -59,8 +60,8 @@ impl Session {
         })
     }
 
-    /// Returns how the first command of `input` is timed; `None` if the session is in the middle of
-    /// a response, or there is no whole command.
+    /// Returns the statistic that measures the first command of `input`; `None` if the session is
+    /// in the middle of a response or the command is incomplete.
     pub(crate) fn timing_ahead(&self, input: &[u8]) -> Option<Timing> {
         match self.state {
             State::Command => {}
@@ -79,7 +80,7 @@ impl Session {
     }
 }
 
-/// Returns how a batch is timed that begins with this command.
+/// Returns the statistic that measures a batch whose first command is `command`.
 fn timing(command: &Command<'_>) -> Timing {
     match command {
         Command::Get { .. } | Command::LeaseGet { .. } | Command::Fetch(_) => Timing::Get,

@@ -5,20 +5,21 @@ use crate::buffers::output::OUTPUT_BYTES_HIGH;
 /// How much a session may do in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// How many commands it executes.
+    /// Maximum number of commands to execute.
     pub commands_max: usize,
-    /// How many keys of lists it looks up.
+    /// Maximum number of keys of lists to look up.
     pub keys_max: usize,
-    /// The session starts nothing more once its output has this length, without the pieces that are
-    /// sent from the cache's memory. It exceeds that by one contiguous value at most.
+    /// The session starts nothing more once its output has this length, not counting pieces that
+    /// are sent from the cache's memory. The output exceeds it by at most one contiguous value.
     pub out_bytes_max: usize,
-    /// True if an item is started only if it fits the rest of that length. The first item of an
-    /// output is always started.
+    /// True if the session starts an item only if it fits the rest of that length. It always starts
+    /// the first item of an output.
     pub is_tight: bool,
 }
 
 impl Allowance {
-    /// Allows `commands_max` commands, and the output of a connection while memory is not short.
+    /// Allows `commands_max` commands, and as much output as a connection may have while memory is
+    /// not short.
     pub const fn of_commands(commands_max: usize) -> Self {
         Self {
             commands_max,
@@ -32,13 +33,13 @@ impl Allowance {
 /// The result of [`Session::receive`](super::Session::receive).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// How many bytes of the input have been consumed.
+    /// The number of input bytes that were consumed.
     pub consumed: usize,
-    /// What the caller must do next.
+    /// The next action of the caller.
     pub next: Next,
 }
 
-/// What a session waits for.
+/// The event or action that a session waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
     /// Pass more input.
@@ -48,12 +49,13 @@ pub enum Next {
     Drain,
     /// The turn is used up. The session can continue with the remaining input at any time.
     Turn,
-    /// The session did something slow. As [`Self::Turn`], but others get their turn first, even if
-    /// none was waiting.
+    /// The session did something slow. Same as [`Self::Turn`], but other connections take their
+    /// turn first, even if none was waiting.
     GiveWay,
-    /// Send the output, then the cache's memory; then continue with the remaining input.
+    /// Send the output, then the descriptor of the cache's memory; then continue with the remaining
+    /// input.
     Region,
-    /// Look the keys of the next commands up on the disk; then continue with the remaining input.
+    /// Look up the keys of the next commands on the disk; then continue with the remaining input.
     Disk,
     /// Wait for watch lines, regardless of input. The session continues when its worker is woken.
     Lines,

@@ -13,7 +13,7 @@ use crate::session::observer::Observer;
 pub(super) struct Batch<'a> {
     pub(super) executor: &'a Executor,
     pub(super) out: &'a mut Output,
-    /// The maximum length of the output with the next item; unlimited unless memory is short.
+    /// The maximum length of the output including the next item; unlimited unless memory is short.
     pub(super) tight_bytes_max: usize,
     /// The command events that are observed.
     pub(super) interest: Interest,
@@ -21,10 +21,10 @@ pub(super) struct Batch<'a> {
     pub(super) started: usize,
     /// True if the last command used up the batch by itself.
     pub(super) took_long: bool,
-    /// The last response, if it is observed.
+    /// The last response, if an observer needs it.
     pub(super) last_response: Option<Response>,
-    /// How many keys may still be looked up; any other command costs as much as
-    /// [`KEYS_PER_COMMAND`].
+    /// How many keys may still be looked up. Any other command costs as much as
+    /// [`KEYS_PER_COMMAND`] keys.
     pub(super) left: usize,
     /// How many keys of lists may still be looked up.
     pub(super) keys_left: usize,
@@ -33,13 +33,13 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Appends a response.
+    /// Appends a response to the output.
     #[inline]
     pub(super) fn respond(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(&mut self.out.bytes, response, frame);
     }
 
-    /// Counts a lookup of a key of a list.
+    /// Counts the lookup of one key of a list.
     #[inline]
     pub(super) fn take_key(&mut self) {
         self.left = self.left.saturating_sub(1);
@@ -49,7 +49,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Appends a piece of a value: by reference, or as a copy if `is_copied`.
+    /// Appends a piece of a value by reference, or as a copy if `is_copied`.
     pub(super) fn show(&mut self, piece: Piece, is_copied: bool) {
         match is_copied {
             true => self.out.bytes.extend_from_slice(&piece),
@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Returns the next step if the batch ends before the input does.
+    /// Returns the step that follows if the batch ends before the input does.
     pub(super) fn end(&self) -> Next {
         if self.took_long { Next::GiveWay } else { Next::Turn }
     }
@@ -77,29 +77,29 @@ impl<'a> Batch<'a> {
 pub(super) struct ParsedCommand<'a> {
     pub(super) command: &'a Command<'a>,
     pub(super) frame: &'a Frame<'a>,
-    /// The input from its first byte on, at least to the end of its line.
+    /// The input from the first byte of the command, at least to the end of its line.
     pub(super) input: &'a [u8],
-    /// Its length in bytes, without the value of a store.
+    /// Length of the command in bytes, without the value of a store.
     pub(super) consumed: usize,
-    /// The input after it.
+    /// The input after the command.
     pub(super) rest: &'a [u8],
 }
 
 impl<'a> ParsedCommand<'a> {
-    /// Returns how it is executed in a batch.
+    /// Returns the call that executes the command in a batch.
     #[inline]
     pub(super) fn call(&self, batch: &Batch<'a>) -> Call<'a> {
         Call { wait: batch.wait, frame: self.frame }
     }
 
-    /// True if it asks for one key of a list.
+    /// True if the command is a lookup of one key of a list.
     #[inline]
     pub(super) fn is_of_list(&self) -> bool {
         matches!((self.command, self.frame), (Command::Get { .. }, Frame::Text { .. }))
     }
 }
 
-/// Returns the part of a command that the log may show: without values and passwords.
+/// Returns the part of a command that the log may show, without values and passwords.
 #[cold]
 pub(super) fn words<'a>(
     command: Option<&Command<'_>>,
@@ -114,7 +114,7 @@ pub(super) fn words<'a>(
     }
 }
 
-/// One step of a session: how many bytes it consumed, and whether another can follow.
+/// One step of a session: how many bytes it consumed, and whether another step can follow.
 pub(super) enum Step {
     GoOn(usize),
     Stop(usize, Next),

@@ -1,4 +1,4 @@
-//! Answers that are longer than a turn: lists of items, statistics, watch lines.
+//! Responses that take longer than a turn: lists of items, statistics, watch lines.
 
 use larder::{DiskPages, DiskRead};
 use larder_protocol::{Frame, Refusal, Response};
@@ -33,7 +33,7 @@ impl Session {
         frame: &Frame<'_>,
     ) {
         (batch.left, batch.took_long) = (0, true);
-        // A thread that may wait for the disk goes on with what a worker leaves.
+        // If a worker gathers them, a thread that may wait for the disk continues the gathering.
         if self.is_brief && !batch.wait.asks() {
             gathering.finish(frame, &mut batch.out.bytes);
             return batch.respond(&Response::EndOfStats, frame);
@@ -66,12 +66,12 @@ impl Session {
         Step::GoOn(0)
     }
 
-    /// Returns the reads of the disk that a list of items waits for.
+    /// Returns the disk reads that a list of items waits for.
     pub(crate) fn reads_to_list(&mut self) -> Vec<DiskRead> {
         self.listing().map(Listing::take_reads).unwrap_or_default()
     }
 
-    /// Gives a list of items what its reads have returned.
+    /// Passes the results of its disk reads to a list of items.
     pub(crate) fn give_read(&mut self, read: Vec<DiskPages>) {
         if let Some(listing) = self.listing() {
             listing.give_read(read);

@@ -1,4 +1,5 @@
-//! A session: turns a peer's bytes into commands and responses into bytes. It performs no I/O.
+//! A session parses a peer's bytes into commands and renders responses into bytes. It performs no
+//! I/O.
 
 mod ahead;
 mod allowance;
@@ -34,10 +35,10 @@ pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::suspended::Suspended;
 
-/// The state of one peer's conversation.
+/// The state of the conversation with one peer.
 ///
 /// The caller keeps the bytes: input that [`Session::receive`] does not consume must be passed
-/// again, with more behind it. The responses do not depend on how the bytes are divided into calls.
+/// again, followed by more. The responses do not depend on how the bytes are divided into calls.
 #[derive(Debug)]
 pub struct Session {
     /// The session's id in the log.
@@ -48,11 +49,11 @@ pub struct Session {
     shown_list: bool,
     /// True if the peer has sent `quit`.
     has_quit: bool,
-    /// True if the session ends with its first input, so that nothing may continue afterwards.
+    /// True if the session ends with its first input, so that no work may remain after it.
     is_brief: bool,
-    /// True if the peer may read the cache's memory itself.
+    /// True if the peer may map the cache's memory and read it.
     may_read: bool,
-    /// The key of the command that waits for the disk.
+    /// The key of the command that waits for a disk read.
     asked: Option<Box<[u8]>>,
 }
 
@@ -60,25 +61,26 @@ pub struct Session {
 enum State {
     /// The next byte begins a command, or continues a list of keys.
     Command,
-    /// A command waits for the disk. The next byte is that of its value, or as in `Command`.
+    /// A command waits for the disk. The next byte begins its value if it is a store; otherwise as
+    /// in `Command`.
     Suspended(Box<Suspended>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
-    /// The rest of a large value is written before the next byte is read.
+    /// The session writes the rest of a large value before it reads the next byte.
     Large(Box<LargeValue>, Box<Kept>),
-    /// The rest of a list of items is written before the next byte is read.
+    /// The session writes the rest of a list of items before it reads the next byte.
     Dump(Box<Dump>),
-    /// The rest of a list of connections is written before the next byte is read.
+    /// The session writes the rest of a list of connections before it reads the next byte.
     Connections(Box<ConnectionList>),
-    /// Statistics are being gathered, for a command with this frame.
+    /// The session gathers statistics, for a command with this frame.
     Gather(Box<Gathering>, Box<Kept>),
-    /// Input is ignored: the connection sends watch lines until it is closed.
+    /// The session ignores input. The connection sends watch lines until it is closed.
     Watch(Box<Watch>),
 }
 
 impl Session {
-    /// Creates a session. `id` identifies it in the log. If the server requires authentication,
-    /// that determines the protocol.
+    /// Creates a session. `id` identifies it in the log. If the server requires authentication, its
+    /// configuration determines the protocol.
     pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
         let parser = match &server.access.credentials {
             Some(credentials) => Parser::locked(credentials.dialect()),
@@ -100,20 +102,21 @@ impl Session {
         }
     }
 
-    /// Creates the session of a single datagram: it starts nothing that would outlive its first
+    /// Creates the session of a single datagram, which starts nothing that would outlive its first
     /// input.
     pub(crate) fn brief(server: &Server) -> Self {
         Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
     }
 
-    /// Permits the peer to get the cache's memory and read it directly.
+    /// Permits the peer to receive the cache's memory and read it directly.
     pub(crate) fn let_read(&mut self) {
         self.may_read = true;
     }
 
     /// Executes the commands of `input` and appends the responses to `out`, within `allowance`.
-    /// Pieces of large values are not copied: `out` refers to them. `wait` says how they wait for
-    /// the disk: after [`Next::Disk`] the caller has looked up the session's keys, and calls again.
+    /// Pieces of large values are not copied: `out` refers to them. `wait` decides how the commands
+    /// wait for the disk: after [`Next::Disk`] the caller looks up the session's keys and calls
+    /// again.
     pub fn receive(
         &mut self,
         executor: &Executor,
@@ -205,7 +208,7 @@ impl Session {
                 batch.respond(&Response::Hit, &kept.frame());
                 self.state = State::Command;
             }
-            // A part of the value has been sent and cannot be taken back.
+            // A part of the value has already been sent.
             Err(_) => return Step::Stop(0, Next::Close),
         }
         Step::GoOn(0)
@@ -218,7 +221,7 @@ impl Session {
             return Step::Stop(0, Next::Drain);
         }
         // By reference: the parser has just written the value field by field. A move would read it
-        // in larger parts, which waits until all of these stores have left the store buffer.
+        // in wider loads, which would wait until all of these stores have left the store buffer.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
                 self.decode(batch, command, frame, input, *consumed)
@@ -233,8 +236,8 @@ impl Session {
         }
     }
 
-    /// True if the next command reads an item that does not fit the output any more. The command is
-    /// not consumed: it is passed again once the output is sent.
+    /// True if the next command reads an item that does not fit into the rest of the output. The
+    /// command is not consumed; the caller passes it again once the output is sent.
     #[cold]
     fn lacks_room(&self, batch: &Batch<'_>, input: &[u8]) -> bool {
         if batch.out.is_empty() {
@@ -249,7 +252,7 @@ impl Session {
         };
         let item_bytes = |meta: Meta| HEAD_BYTES_MAX + key.len() + meta.value_bytes;
         let room = batch.tight_bytes_max.saturating_sub(batch.out.bytes.len());
-        // One that only the disk has is read when the command is executed.
+        // An item that is only on disk is read when the command is executed.
         match batch.executor.cache().raw(batch.wait).peek(key) {
             Poll::Ready(Ok(Some(meta))) => item_bytes(meta) > room,
             Poll::Ready(_) | Poll::Pending => false,
@@ -286,7 +289,7 @@ impl Session {
         self.run_unsampled(batch, parsed)
     }
 
-    /// As [`Self::run`], for a command that is sampled for the hot keys.
+    /// Same as [`Self::run`], but samples the command for the hot keys.
     #[cold]
     fn run_with_sampling(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         let started = batch.out.len();
@@ -299,7 +302,7 @@ impl Session {
         if let Command::Store(store) = parsed.command {
             bytes += payload_bytes(store, parsed.frame);
         } else if let (State::Large(..), Some(key)) = (&self.state, key) {
-            // Its pieces are sent later.
+            // The pieces of the value are sent later.
             let meta = batch.executor.cache().peek(key);
             bytes = bytes.max(meta.map_or(0, |meta| meta.value_bytes));
         }
@@ -316,7 +319,7 @@ impl Session {
         }
     }
 
-    /// As [`Self::run`], with observers.
+    /// Same as [`Self::run`], but reports the command to observers.
     #[cold]
     fn run_with_observers(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         if Self::must_suspend(batch, parsed) {
@@ -325,7 +328,7 @@ impl Session {
         let started = batch.out.bytes.len();
         let observer = batch.observer(self.id);
         let wait = batch.wait;
-        // A command that was reported is not suspended.
+        // A command that was already reported must not be suspended.
         batch.wait = wait.without_asking();
         let meta = observer.before(parsed.command, parsed.call(batch));
         batch.last_response = None;
@@ -342,7 +345,7 @@ impl Session {
         step
     }
 
-    /// Remembers the response if `OBSERVED`.
+    /// Executes a command. Remembers the response if `OBSERVED`.
     #[inline]
     fn dispatch<const OBSERVED: bool>(
         &mut self,
@@ -385,12 +388,13 @@ impl Session {
                     batch.last_response = Some(*response);
                 }
                 match response {
-                    // Following commands of the same batch may have observers now, or none any
-                    // longer.
+                    // This command may have added or removed observers of the commands that follow
+                    // in the batch.
                     Response::Ok => batch.interest = batch.executor.log().interest(),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
-                    // It ends the answer to a list of keys: clients expect no `END` behind it.
+                    // The error ends the response to a list of keys: clients expect no `END` after
+                    // it.
                     Response::ServerError(_) => self.parser.end_list(),
                     // Some statistics visit many thousands of items.
                     Response::EndOfStats => (batch.left, batch.took_long) = (0, true),
@@ -460,15 +464,15 @@ impl Session {
         Step::GoOn(consumed + bytes)
     }
 
-    /// Answers malformed input.
+    /// Responds to malformed input.
     #[cold]
     fn refuse(&mut self, batch: &mut Batch<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
         if batch.interest.shows_commands() {
             batch.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
         }
         if self.is_brief && !names_command(input) {
-            // It may be a response; answering it could start an endless conversation of two
-            // servers.
+            // The input may be a response. An answer to it could start an endless exchange between
+            // two servers.
             return Step::Stop(input.len(), Next::Close);
         }
         batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND);
@@ -481,7 +485,7 @@ impl Session {
         if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
     }
 
-    /// Skips a payload that is not wanted, then sends the reason.
+    /// Skips the payload of a refused store, then sends the reason.
     fn pass_over(
         &mut self,
         batch: &mut Batch<'_>,
@@ -496,8 +500,8 @@ impl Session {
         }
     }
 
-    /// Returns the frame for an unsolicited message: in the peer's dialect, and if the peer is
-    /// about to send a value, as the outcome of that store.
+    /// Returns the frame for an unsolicited message in the peer's dialect. If the peer is about to
+    /// send a value, the message is the outcome of that store.
     pub(crate) fn unasked(&self) -> Frame<'_> {
         match &self.state {
             State::Payload(payload) if matches!(payload.frame(), Frame::Binary(_)) => {
@@ -507,29 +511,30 @@ impl Session {
         }
     }
 
-    /// True in the middle of a payload.
+    /// True if the session is in the middle of a payload.
     pub(crate) fn is_in_block(&self) -> bool {
         matches!(self.state, State::Payload(_))
     }
 
-    /// True if every command that has begun is answered. A peer that watches never waits for one.
+    /// True if every command that has begun has its response. A peer that watches never waits for a
+    /// response.
     pub(crate) fn is_between_commands(&self) -> bool {
         matches!(self.state, State::Command | State::Watch(_)) && self.parser.is_between_commands()
     }
 
-    /// Gives up what is in progress, and ignores all further input.
+    /// Abandons the current command, and ignores all further input.
     pub(crate) fn ignore_input(&mut self) {
         self.state =
             State::Payload(Box::new(Payload::passing(u64::MAX, None, &self.parser.unasked())));
     }
 
-    /// As [`Payload::awaits_much`]; false without a payload.
+    /// Same as [`Payload::awaits_much`]; false without a payload.
     #[inline]
     pub(crate) fn awaits_much(&self) -> bool {
         matches!(&self.state, State::Payload(payload) if payload.awaits_much())
     }
 
-    /// As [`Payload::direct_buffer`]; `None` without a payload.
+    /// Same as [`Payload::direct_buffer`]; `None` without a payload.
     pub(crate) fn direct_buffer(&mut self) -> Option<(DirectBuffer, usize, bool)> {
         match &mut self.state {
             State::Payload(payload) => payload.direct_buffer(),
@@ -537,7 +542,7 @@ impl Session {
         }
     }
 
-    /// As [`Payload::complete_direct`].
+    /// Same as [`Payload::complete_direct`].
     pub(crate) fn complete_direct(&mut self, direct_buffer: DirectBuffer, bytes: usize) {
         if let State::Payload(payload) = &mut self.state {
             payload.complete_direct(direct_buffer, bytes);
@@ -574,7 +579,7 @@ impl Session {
     }
 }
 
-/// Maximum length of the bytes around a value in any dialect, without its key.
+/// Maximum length of the bytes around a value in any dialect, without the key.
 const HEAD_BYTES_MAX: usize = 100;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Reports commands to `watch` clients and prefix counters. A request skips all of this unless one
-//! of them is active.
+//! Reports commands to `watch` clients and prefix counters. A request skips all of this unless at
+//! least one of them is active.
 
 use std::task::Poll;
 
@@ -24,7 +24,7 @@ pub(crate) struct Observer<'a> {
 }
 
 impl Observer<'_> {
-    /// Called before a command is executed: looks for its item, and reports the lookup. Returns the
+    /// Called before a command is executed. Looks up its item, reports the lookup, and returns the
     /// item's metadata.
     pub(crate) fn before(self, command: &Command<'_>, call: Call<'_>) -> Option<Meta> {
         let topics = Topics::FETCHERS | Topics::DELETIONS;
@@ -68,7 +68,7 @@ impl Observer<'_> {
         }
     }
 
-    /// Called after a store has been executed, at once or when its value was complete.
+    /// Called after a store has been executed, either immediately or when its value was complete.
     pub(crate) fn stored(self, store: &Store<'_>, response: &Response) {
         let outcome = match response {
             Response::Stored(_) => StoreOutcome::Stored,
@@ -114,7 +114,7 @@ impl Observer<'_> {
         &self.executor.server().watchers
     }
 
-    /// Looks for an item without reading it.
+    /// Looks up an item without reading it.
     fn look_for(self, key: &[u8], wait: Wait<'_>) -> (Sought, Option<Meta>) {
         let raw = self.executor.cache().raw(wait);
         let reading = ReadOptions { noted: false, value: false };
@@ -148,8 +148,8 @@ pub(super) fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Returns how a command is counted by prefix. Meta commands are not counted; a touch counts as a
-/// get only in the binary protocol.
+/// Returns how the prefix counters count a command. Meta commands are not counted. A touch counts
+/// as a get only in the binary protocol.
 fn access(command: &Command<'_>, frame: &Frame<'_>, hit: bool) -> Option<Access> {
     if matches!(frame, Frame::Meta(_)) {
         return None;

@@ -1,11 +1,11 @@
-//! The payload behind a store's line: its value and a line end, arriving in any number of parts.
+//! The payload after the line of a store: a value and a line end, arriving in any number of parts.
 
 use larder::{DirectBuffer, Upload, Wait};
 use larder_protocol::{Frame, Kept, Response, Store, render};
 
 use crate::session::execute::{Call, Executor, ready};
 
-/// A payload that is not complete yet.
+/// A payload that is incomplete so far.
 #[derive(Debug)]
 pub(crate) struct Payload {
     left_bytes: u64,
@@ -19,10 +19,11 @@ pub(crate) struct Payload {
 enum State {
     /// A short payload, buffered until it is complete.
     Waiting(Head, Vec<u8>),
-    /// A value that goes to the cache as it arrives. The flag is true while the line end is right.
+    /// A value that is written to the cache as it arrives. The flag is true while the line end is
+    /// correct.
     Uploading(Head, Upload, bool),
-    /// An unwanted payload. The response is sent once it has passed: before that the peer does not
-    /// read.
+    /// An unwanted payload. The response is sent after the last byte has arrived, because the peer
+    /// does not read before that.
     Passing(Option<Response>),
 }
 
@@ -30,12 +31,12 @@ enum State {
 #[derive(Debug)]
 struct Head {
     key: Box<[u8]>,
-    /// The other fields, with an empty key.
+    /// The fields of the store, with an empty key.
     store: Store<'static>,
 }
 
 impl Payload {
-    /// Starts the payload of a store that, as far as is known, can be executed.
+    /// Starts the payload of a store that can be executed, according to the checks so far.
     pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
         let head = Head::of(store);
         let state = if !executor.takes_in_parts(store) {
@@ -54,14 +55,14 @@ impl Payload {
         }
     }
 
-    /// Starts a payload to be skipped.
+    /// Starts a payload that will be skipped.
     pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: &Frame<'_>) -> Self {
         let state = State::Passing(response);
         Self { left_bytes: bytes, frame: frame.keep(), state, ended: None }
     }
 
-    /// Consumes its part of `input`, and returns how many bytes that was. When the payload is
-    /// complete, writes the response to `out`.
+    /// Consumes its part of `input`, and returns the number of consumed bytes. Writes the response
+    /// to `out` when the payload is complete.
     pub(crate) fn receive(
         &mut self,
         executor: &Executor,
@@ -74,8 +75,9 @@ impl Payload {
         let value_end = self.frame.frame().value_end();
         match &mut self.state {
             State::Waiting(_, payload) => {
-                // A single part gets exactly the memory it needs. With a second part, reserve the
-                // rest of the payload, which is short: gradual growth would fragment the heap.
+                // A single part is copied into memory of its exact length. When a second part
+                // arrives, reserve memory for the rest of the payload, which is short: gradual
+                // growth would fragment the heap.
                 if payload.capacity() - payload.len() < part.len() {
                     let left_bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
                     payload.reserve_exact(if payload.is_empty() { bytes } else { left_bytes });
@@ -106,14 +108,14 @@ impl Payload {
         bytes
     }
 
-    /// True if so much is missing that a direct receive pays off.
+    /// True if enough bytes are missing to make a direct receive worthwhile.
     pub(crate) fn awaits_much(&self) -> bool {
         matches!(self.state, State::Uploading(..)) && self.left_bytes > DIRECT_BYTES_MIN as u64
     }
 
-    /// Returns a buffer for a direct receive of the next bytes, how many they are, and whether the
-    /// value ends there. `None` if [`Self::receive`] is better, which must always get the last byte
-    /// of a payload.
+    /// Returns a buffer for a direct receive of the next bytes, their number, and whether the value
+    /// ends there. `None` if [`Self::receive`] is better. The last byte of a payload must always
+    /// pass through [`Self::receive`].
     pub(crate) fn direct_buffer(&mut self) -> Option<(DirectBuffer, usize, bool)> {
         let State::Uploading(_, upload, _) = &mut self.state else { return None };
         let left_bytes = usize::try_from(self.left_bytes).ok()?;
@@ -139,8 +141,8 @@ impl Payload {
         }
     }
 
-    /// Ends the store of a complete payload. It reads what it needs of the disk, unless the caller
-    /// has looked that up.
+    /// Ends the store of a complete payload. Reads from the disk what the store needs, unless the
+    /// caller has already looked that up.
     fn end(&mut self, executor: &Executor, wait: Wait<'_>) -> Option<Response> {
         let wait = wait.without_asking();
         let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
@@ -163,12 +165,12 @@ impl Payload {
         Some(response)
     }
 
-    /// Returns the store and its response, if the payload is complete and was wanted.
+    /// Returns the store and its response, if the payload is complete and was not skipped.
     pub(crate) fn ended(&self) -> Option<(Store<'_>, &Response)> {
         self.ended.as_ref().map(|(head, response)| (head.store(), response))
     }
 
-    /// Returns the store, if the next `bytes` end its value.
+    /// Returns the store, if the next `bytes` bytes complete its value.
     pub(crate) fn ended_by(&self, bytes: usize) -> Option<Store<'_>> {
         match &self.state {
             State::Waiting(head, _) | State::Uploading(head, ..) => {
@@ -183,17 +185,17 @@ impl Payload {
         self.frame.frame()
     }
 
-    /// True if it is only skipped.
+    /// True if the payload is only skipped.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.state, State::Passing(_))
     }
 
-    /// True if it is complete.
+    /// True if the payload is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.left_bytes == 0
     }
 
-    /// Returns the memory it owns, in bytes.
+    /// Returns the memory that the payload owns, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Waiting(_, payload) => payload.capacity(),
@@ -213,10 +215,10 @@ impl Head {
     }
 }
 
-/// Less than this of a value does not justify a direct receive …
+/// A direct receive is not worthwhile for fewer remaining bytes than this …
 const DIRECT_BYTES_MIN: usize = 32 * 1024;
 
-/// … and neither does less room than this: the bytes are copied there.
+/// … or into a buffer with less space than this. The bytes are copied instead.
 const ROOM_BYTES_MIN: usize = 16 * 1024;
 
 /// Returns the length of a store's payload in bytes.

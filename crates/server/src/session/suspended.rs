@@ -1,4 +1,5 @@
-//! Commands that need the disk: the session stops, and executes them once that was read.
+//! Commands that need the disk. The session stops, and executes the command after the disk was
+//! read.
 
 use larder::{DiskNeed, Wait};
 use larder_item::StoreMode;
@@ -10,25 +11,25 @@ use super::payload::{Payload, payload_bytes};
 use super::{Next, Session, State};
 use crate::session::execute::{Executor, is_read};
 
-/// A command that is executed once the disk was read for it.
+/// A command that waits for a disk read.
 #[derive(Debug)]
 pub(super) struct Suspended {
     command: KeptCommand,
     frame: Kept,
-    /// What the log may show of it.
+    /// The part of the command that the log may show.
     words: Box<[u8]>,
-    /// Its length in bytes.
+    /// Length of the command in bytes.
     consumed: usize,
 }
 
 impl Session {
-    /// Keeps a command until the disk was read for it. The value of a store stays in the input.
+    /// Keeps a command until the disk was read. The value of a store stays in the input.
     #[cold]
     pub(super) fn suspend(&mut self, parsed: ParsedCommand<'_>) -> Step {
         let ParsedCommand { command, frame, input, consumed, .. } = parsed;
         let words = words(Some(command), frame, input, consumed).into();
         let Some(command) = command.keep() else {
-            // Only commands about an item need the disk.
+            // Only commands on an item need the disk.
             return Step::Stop(consumed, Next::Close);
         };
         self.asked = Some(command.key().into());
@@ -37,7 +38,7 @@ impl Session {
         Step::Stop(consumed, Next::Disk)
     }
 
-    /// Executes the command that was suspended. `input` begins with the value of a store.
+    /// Executes the suspended command. If it is a store, `input` begins with its value.
     #[cold]
     pub(super) fn resume(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         let State::Suspended(suspended) = std::mem::replace(&mut self.state, State::Command) else {
@@ -53,8 +54,8 @@ impl Session {
         }
     }
 
-    /// True if a command is to be suspended before it is executed: an observer looks at its item
-    /// first. Other commands find out that they need the disk.
+    /// True if a command must be suspended before it is executed, because an observer looks up its
+    /// item first. Other commands find out during execution that they need the disk.
     pub(super) fn must_suspend(batch: &Batch<'_>, parsed: ParsedCommand<'_>) -> bool {
         if !batch.wait.asks() || batch.interest.is_none() {
             return false;
@@ -62,15 +63,15 @@ impl Session {
         if let Command::Store(store) = parsed.command
             && parsed.rest.len() < payload_bytes(store, parsed.frame)
         {
-            // Once its value is there.
+            // The command is suspended once its value has arrived.
             return false;
         }
         let raw = batch.executor.cache().raw(batch.wait);
         key_of(parsed.command).is_some_and(|key| raw.needs_disk(key, asking(parsed.command)))
     }
 
-    /// Returns the keys to look up on the disk: that of the command which waits, and those of reads
-    /// after it in `input`.
+    /// Returns the keys to look up on the disk: the key of the suspended command, and the keys of
+    /// reads that follow it in `input`.
     pub(crate) fn keys_to_ask(
         &mut self,
         executor: &Executor,
@@ -78,7 +79,7 @@ impl Session {
         input: &[u8],
     ) -> Vec<Box<[u8]>> {
         let raw = executor.cache().raw(wait);
-        // The command may have waited for room only.
+        // The command may only have waited until the disk accepted earlier changes.
         let asked = self.asked.take().filter(|key| raw.must_look_up(key, DiskNeed::Changes));
         let mut keys: Vec<Box<[u8]>> = asked.into_iter().collect();
         for (key, asking) in self.ahead(input).take(AHEAD_MAX) {
@@ -92,7 +93,7 @@ impl Session {
 }
 
 impl Suspended {
-    /// Returns how many bytes of the input are the value of the store, and its line end.
+    /// Returns how many bytes of the input are the value of the store, including its line end.
     pub(super) fn payload_bytes(&self) -> usize {
         match self.command.command() {
             Command::Store(store) => payload_bytes(&store, &self.frame.frame()),
@@ -100,13 +101,14 @@ impl Suspended {
         }
     }
 
-    /// Returns the memory that it owns, in bytes.
+    /// Returns the memory that the command owns, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.command.key().len() + self.words.len()
     }
 }
 
-/// Returns the key to look up if `input` completes the value of a store that must wait for that.
+/// Returns the key to look up, if `input` completes the value of a store that must wait for the
+/// lookup.
 pub(super) fn asked_of(batch: &Batch<'_>, payload: &Payload, input: &[u8]) -> Option<Box<[u8]>> {
     let store = payload.ended_by(input.len())?;
     let raw = batch.executor.cache().raw(batch.wait);
@@ -133,5 +135,5 @@ fn asking_of(store: &Store<'_>) -> DiskNeed {
     if is_plain { DiskNeed::Replaces } else { DiskNeed::Changes }
 }
 
-/// How many commands ahead keys are looked up together.
+/// The maximum number of commands whose keys are looked up together.
 const AHEAD_MAX: usize = 16;

@@ -8,7 +8,7 @@ use crate::observe::census::Census;
 use crate::observe::classes::SizeClass;
 use crate::server::Server;
 
-/// A census as the statistics of a server show it.
+/// A census in the form that the statistics of a server show.
 #[derive(Clone, Copy)]
 pub(super) struct ByClass<'a> {
     pub(super) census: &'a Census,
@@ -51,7 +51,7 @@ impl ByClass<'_> {
         numbers.filter(|number| self.is_active(*number)).count() as u64
     }
 
-    /// True if the class is shown: memcached shows a class with pages, which it keeps after the
+    /// True if the class is shown. memcached shows a class that has pages, which it keeps after the
     /// last item has gone.
     fn is_active(self, number: u8) -> bool {
         self.census.of(number).chunks() > 0 || self.server.statistics.class_tally.is_known(number)

@@ -8,8 +8,8 @@ use larder_protocol::{Frame, Kept, Response, render};
 use crate::observe::conn_table::{ConnStats, Place};
 use crate::server::Server;
 
-/// A response to `stats conns` in progress. It is rendered as its reader takes it, socket by
-/// socket, since there may be many thousands. Each entry shows the state at that moment.
+/// A response to `stats conns` in progress. It is rendered socket by socket as its client receives
+/// it, because there may be many thousands. Each entry shows the state at that moment.
 #[derive(Debug)]
 pub(crate) struct ConnectionList {
     server: Arc<Server>,

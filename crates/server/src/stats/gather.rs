@@ -1,7 +1,7 @@
 //! Statistics that visit items: a census, or a list of keys.
 //!
-//! If one slice of a turn does not finish it, it becomes a state of the session, as a dump does: it
-//! continues a little in each turn, and other connections get their turns in between.
+//! If the first slice does not finish the response, it becomes a state of the session, like a dump.
+//! It continues a little in each turn, and other connections take their turns in between.
 
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ pub(crate) struct Gathering {
     what: What,
 }
 
-/// What a slice of a response has come to.
+/// The outcome of one slice of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gathered {
-    /// A part of it.
+    /// The slice appended a part of the response.
     Some,
-    /// A part of it; it needs the disk, as [`Listed::NeedsDisk`].
+    /// The slice appended a part of the response, which needs the disk, like [`Listed::NeedsDisk`].
     NeedsDisk,
-    /// All but its end.
+    /// The response is complete except for its end.
     All,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Gathered {
 enum What {
     Census(Counted),
     Keys(Keys),
-    /// The counts of commands by prefix; those up to this one have been shown.
+    /// The counts of commands by prefix. All prefixes up to this one have been shown.
     Prefixes(Option<Box<[u8]>>),
 }
 
@@ -83,7 +83,7 @@ impl Gathering {
         Self { server: Arc::clone(server), what: What::Prefixes(None) }
     }
 
-    /// Continues for one slice, and appends its results.
+    /// Runs one slice, and appends its results.
     pub(crate) fn step(
         &mut self,
         frame: &Frame<'_>,
@@ -106,7 +106,7 @@ impl Gathering {
         if is_complete { Gathered::All } else { Gathered::Some }
     }
 
-    /// The list of items that it shows; `None` if it shows something else.
+    /// Returns the walk over the items; `None` if the response does not list items.
     pub(crate) fn listing(&mut self) -> Option<&mut Listing> {
         match &mut self.what {
             What::Keys(keys) => Some(&mut keys.listing),
@@ -114,7 +114,7 @@ impl Gathering {
         }
     }
 
-    /// Ends the response with the results so far, for a client that cannot be sent a later part.
+    /// Ends the response with the results so far, for a client that cannot receive a later part.
     pub(crate) fn finish(self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self.what {
             What::Census(counted) => {
@@ -128,7 +128,7 @@ impl Gathering {
         }
     }
 
-    /// Returns the memory it owns beyond its own size, in bytes.
+    /// Returns the memory that the response owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.what {
             What::Census(_) => 0,
@@ -165,7 +165,7 @@ impl Keys {
         Gathered::Some
     }
 
-    /// Shows the items of the last step. True if those are enough.
+    /// Shows the items of the last step. Returns true if the response has enough items.
     fn show(&mut self, server: &Server, out: &mut Vec<u8>) -> bool {
         for item in self.listing.found() {
             self.looks_left = self.looks_left.saturating_sub(1);
@@ -192,15 +192,15 @@ fn show_key(server: &Server, item: &Dumped, out: &mut Vec<u8>) {
     text::render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
 }
 
-/// Bytes of prefix lines that are shown in one slice.
+/// Bytes of prefix lines that one slice shows.
 const PREFIX_BYTES_PER_SLICE: usize = 8 * 1024;
 
-/// memcached's limit for one dump.
+/// The maximum length of a list, as in memcached.
 const BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Items visited for one response …
+/// Maximum number of items visited for one response …
 const LOOKS_MAX: usize = 30_000;
 
-/// … and items or steps of the walk in one slice.
+/// … and of items or steps of the walk in one slice.
 const LOOKS_PER_SLICE: usize = 500;
 const STEPS_PER_SLICE: usize = 2_000;

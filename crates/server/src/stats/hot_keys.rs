@@ -1,4 +1,4 @@
-//! `stats hotkeys`: the keys that most commands and most bytes are for.
+//! `stats hotkeys`: the keys with the most commands and the keys with the most bytes.
 
 use larder_protocol::text::dump::push_uri;
 use larder_protocol::{Frame, render};
@@ -7,7 +7,7 @@ use larder_stats::Counter;
 use crate::observe::hot::HotKey;
 use crate::server::Server;
 
-/// Appends the hottest keys. Keys are in URI encoding: they hold any byte.
+/// Appends the hottest keys. They are shown in URI encoding, because a key may contain any byte.
 pub(crate) fn hot_keys(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
     let list = server.statistics.hot_keys.list();
     let mut stat = |name: std::fmt::Arguments<'_>, value: &str| {

@@ -28,7 +28,7 @@ pub(crate) enum Answer {
     Gather(Box<Gathering>),
 }
 
-/// Appends the statistics of a section. `wait` says how a list of keys waits for the disk.
+/// Appends the statistics of a section. `wait` decides how a list of keys waits for the disk.
 /// Connections are listed by [`ConnectionList`] instead.
 pub(crate) fn answer(
     server: &Arc<Server>,
@@ -59,7 +59,7 @@ pub(crate) fn answer(
     }
 }
 
-/// Appends the statistics of a section that needs no visit of items.
+/// Appends the statistics of a section that does not visit items.
 fn at_once(
     server: &Server,
     section: StatsSection,
@@ -68,7 +68,7 @@ fn at_once(
 ) -> Response {
     match section {
         StatsSection::General => rows::section(server, Section::General, frame, out),
-        // Both are listed in another way.
+        // Both of them are listed elsewhere.
         StatsSection::Connections | StatsSection::HotKeys => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),

@@ -5,8 +5,8 @@ use larder_protocol::{Frame, render};
 
 use crate::server::Server;
 
-/// Appends the last removal; nothing before the first one. A prefix is a part of keys, which `-X`
-/// hides.
+/// Appends the last removal; nothing before the first one. A prefix is a part of keys, and `-X`
+/// hides keys.
 pub(super) fn show(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
     let Some(job) = server.upkeep.prefix_removals.latest() else { return };
     let progress = job.progress();

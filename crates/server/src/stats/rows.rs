@@ -42,7 +42,7 @@ pub(super) fn section(server: &Server, section: Section, frame: &Frame<'_>, out:
     }
 }
 
-/// Appends the statistics of the size classes, and those of all together.
+/// Appends the statistics of the size classes, and their totals.
 pub(super) fn slabs(server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
     let by_class = ByClass { census, server };
     by_class.show(Section::Slabs, frame, out);
@@ -103,7 +103,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::EvictionAgeSecs => report.eviction_age_secs,
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
-        // Only `slabs` shows it, after taking a census.
+        // Only `slabs` shows this row, after it has taken a census.
         Gauge::ActiveClasses => {
             ByClass { census: &server.upkeep.censuses.at_once(), server }.active_count()
         }
@@ -111,8 +111,8 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
     number.to_string()
 }
 
-/// Returns the memory that is or was used, which the system has committed to the process, in whole
-/// pages as memcached allocates it.
+/// Returns the memory that is or was used. The system has committed it to the process. It is
+/// rounded to pages, because memcached allocates whole pages.
 fn memory_used(report: &Report) -> u64 {
     (report.segments_used * report.segment_bytes).next_multiple_of(u64::from(PAGE_BYTES))
 }

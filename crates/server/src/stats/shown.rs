@@ -1,11 +1,11 @@
-//! Which statistics this server shows.
+//! Decides which statistics this server shows.
 
 use larder_options::{AnswersAs, Options, TierMode};
 use larder_stats::{Condition, Stat};
 
 use crate::server::Server;
 
-/// True if the options of the server call for the statistic.
+/// True if the statistic applies to the options of the server.
 pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
     let options = &server.options;
     stat.conditions.iter().all(|condition| match condition {

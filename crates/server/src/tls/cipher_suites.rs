@@ -1,21 +1,21 @@
-//! Cipher suites by their names.
+//! Parses lists of cipher suites.
 
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{CipherSuite, SupportedCipherSuite};
 
-/// Returns the cryptography with the cipher suites of a list as `-o ssl_ciphers` takes it, or with
-/// all suites without a list. Also returns the unknown words of the list: as with OpenSSL they are
-/// ignored.
+/// Returns the cryptography provider with the cipher suites of a list in the form of `-o
+/// ssl_ciphers`, or with all suites without a list. Also returns the unknown entries of the list,
+/// which are ignored as in OpenSSL.
 ///
-/// A list has OpenSSL's syntax. A word adds cipher suites; with `-` it removes them, with `!` it
-/// removes them permanently, with `+` it only moves them. A word is a suite or a class of suites,
-/// or several of them joined by `+`, which must all apply. Classes concern TLS 1.2. A list that
-/// names no suite of TLS 1.3 leaves all of those enabled.
+/// A list has OpenSSL's syntax. An entry adds cipher suites. With `-` it removes them, with `!` it
+/// removes them permanently, and with `+` it only moves them. An entry is a suite, a class of
+/// suites, or several of these joined by `+`, all of which must apply. Classes concern only TLS
+/// 1.2. A list that names no suite of TLS 1.3 leaves all suites of TLS 1.3 enabled.
 ///
 /// # Errors
-/// The list leaves no suite.
+/// Fails if the list leaves no suite.
 pub(crate) fn provider(list: Option<&str>) -> Result<(Arc<CryptoProvider>, Vec<String>), String> {
     let mut provider = ring::default_provider();
     let mut unknown = Vec::new();
@@ -64,12 +64,15 @@ fn suites(
     let suites: Vec<_> = all.iter().copied().filter(is_allowed).collect();
     if suites.is_empty() {
         let names: Vec<_> = NAMES.iter().map(|(_, openssl, _)| *openssl).collect();
-        return Err(format!("{list:?} leaves no cipher suite; there are {}", names.join(", ")));
+        return Err(format!(
+            "{list:?} leaves no cipher suite; the supported ones are {}",
+            names.join(", ")
+        ));
     }
     Ok(suites)
 }
 
-/// Returns the suites that a word selects, possibly none; `None` if it is not a valid word.
+/// Returns the suites that an entry selects, possibly none; `None` if the entry is invalid.
 fn meant(word: &str) -> Option<Vec<CipherSuite>> {
     if let Some(suite) = suite(word) {
         return Some(vec![suite]);
@@ -86,8 +89,8 @@ fn meant(word: &str) -> Option<Vec<CipherSuite>> {
     Some(meant)
 }
 
-/// Returns the part that the names of a class's suites contain; `Some(None)` if no supported suite
-/// is in the class, `None` if it is not a class.
+/// Returns the text that all suite names of a class contain; `Some(None)` if no supported suite is
+/// in the class, `None` if it is not a class.
 fn class_part(class: &str) -> Option<Option<&'static str>> {
     Some(match class {
         "ALL" | "DEFAULT" | "HIGH" | "SECURE" | "TLSv1.2" | "ECDHE" | "EECDH" | "ECDH"
@@ -111,8 +114,8 @@ fn level(command: &str) -> Option<u8> {
     }
 }
 
-/// Returns the suites with less security than an OpenSSL level requires. From level 4 on 128 bits
-/// do not suffice.
+/// Returns the suites that are weaker than an OpenSSL security level requires. From level 4 on, 128
+/// bits are not enough.
 fn weaker_than(level: u8) -> impl Iterator<Item = CipherSuite> {
     let suites = NAMES.iter().map(|(suite, ..)| *suite);
     suites.filter(move |suite| {
@@ -129,7 +132,7 @@ fn is_tls13(suite: CipherSuite) -> bool {
     suite.as_str().is_some_and(|name| name.starts_with("TLS13_"))
 }
 
-/// The suites, by OpenSSL's names and by the standard's.
+/// The suites, with their names in OpenSSL and in the standard.
 const NAMES: [(CipherSuite, &str, &str); 9] = [
     (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS_AES_256_GCM_SHA384", "TLS13_AES_256_GCM_SHA384"),
     (CipherSuite::TLS13_AES_128_GCM_SHA256, "TLS_AES_128_GCM_SHA256", "TLS13_AES_128_GCM_SHA256"),
@@ -170,8 +173,8 @@ const NAMES: [(CipherSuite, &str, &str); 9] = [
     ),
 ];
 
-/// Classes without a supported suite: OpenSSL's names for key exchanges, authentications, ciphers,
-/// digests and versions. From ciphers(1).
+/// Classes that contain no supported suite: OpenSSL's names for key exchanges, authentications,
+/// ciphers, digests and versions. From ciphers(1).
 const ABSENT: [&str; 75] = [
     "3DES",
     "ADH",
@@ -263,7 +266,7 @@ mod tests {
         (suites.map(name).collect(), unknown)
     }
 
-    /// Returns the suites of a list in which every word is known.
+    /// Returns the suites of a list without unknown entries.
     fn names(list: &str) -> Vec<&'static str> {
         let (names, unknown) = named(list);
         assert!(unknown.is_empty(), "{list}: {unknown:?}");

@@ -1,8 +1,8 @@
 //! TLS on a connection: decrypts received bytes and encrypts sent bytes.
 //!
 //! A connection that waits for a request keeps only its keys here. An incomplete record is kept
-//! until the rest arrives, and so are the records that the socket did not accept; both count
-//! against the budget.
+//! until the rest arrives. Records that the socket did not accept are also kept. Both count against
+//! the budget.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use rustls::{Error, HandshakeKind, ServerConfig};
 
 use crate::buffers::backlog::Backlog;
 
-/// The TLS of one connection.
+/// The TLS state of one connection.
 pub(crate) struct Tls {
     state: UnbufferedServerConnection,
     /// Records that have not arrived completely.
@@ -29,27 +29,27 @@ pub(crate) struct Tls {
     outgoing: Backlog,
     /// True during the handshake.
     is_handshaking: bool,
-    /// True if the peer has announced that it sends no more.
+    /// True if the peer has announced that it will send nothing more.
     is_over: bool,
     /// True if an error has ended the connection.
     is_broken: bool,
-    /// True if resumed sessions are counted, since clients may resume them.
+    /// True if resumed sessions are counted, because clients may resume them.
     counts_sessions: bool,
 }
 
 /// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Bytes for the session. TLS can receive records without any.
+    /// Number of bytes for the session. TLS can receive records without any.
     pub(crate) bytes: usize,
     /// True if nothing more will arrive.
     pub(crate) is_end: bool,
-    /// True if more may be available now.
+    /// True if more may already be available.
     pub(crate) may_be_more: bool,
 }
 
 impl Received {
-    /// Returns the result of a receive without TLS, into `room_bytes` of room.
+    /// Returns the result of a receive without TLS into a buffer of `room_bytes` bytes.
     #[inline]
     pub(crate) fn plain(bytes: usize, room_bytes: usize) -> Self {
         Self { bytes, is_end: bytes == 0, may_be_more: bytes == room_bytes }
@@ -86,8 +86,8 @@ impl Tls {
         })
     }
 
-    /// Receives up to `bytes_max` of records, and passes on their contents, which are shorter.
-    /// Continues the handshake, and sends its messages.
+    /// Receives up to `bytes_max` bytes of records, and passes on their contents, which are
+    /// shorter. Continues the handshake, and sends its messages.
     pub(crate) fn receive(
         &mut self,
         socket: &OwnedFd,
@@ -139,7 +139,7 @@ impl Tls {
                 });
             }
         }
-        // An alert gives the peer the reason.
+        // The alert tells the peer the reason.
         self.flush(socket)?;
         if self.is_broken {
             return Err(Errno::PROTO);
@@ -186,7 +186,7 @@ impl Tls {
                 // Early data is disabled.
                 Ok(_) => return Err(Error::HandshakeNotComplete),
                 Err(error) => {
-                    // An alert, if there is one, comes next; without one the same error would
+                    // If there is an alert, it comes next. Without one, the same error would
                     // repeat.
                     if self.state.wants_write()
                         && let UnbufferedStatus {
@@ -202,8 +202,8 @@ impl Tls {
         }
     }
 
-    /// Encrypts and sends; returns how many bytes of `plain` were consumed. Records that the socket
-    /// does not accept are kept here, and nothing more is encrypted while there are any.
+    /// Encrypts and sends; returns how many bytes of `plain` were consumed. Keeps records that the
+    /// socket does not accept, and encrypts nothing more while there are any.
     pub(crate) fn send<'a>(
         &mut self,
         socket: &OwnedFd,
@@ -223,7 +223,7 @@ impl Tls {
             let bytes = self.encrypt(plain, &mut records.outgoing).map_err(|_| Errno::PROTO)?;
             let encrypted = &records.outgoing[..bytes];
             done += plain.len();
-            // TLS's own messages were encrypted before.
+            // TLS's own messages were encrypted earlier, so they must be sent first.
             self.flush(socket)?;
             let sent = if self.has_unsent() { 0 } else { try_send(socket, encrypted)? };
             if sent < bytes {
@@ -233,7 +233,7 @@ impl Tls {
         Ok(done)
     }
 
-    /// Writes the records of `plain` to `buffer`, growing it as needed, and returns their length.
+    /// Writes the records of `plain` to `buffer`, which grows as needed, and returns their length.
     fn encrypt(&mut self, plain: &[u8], buffer: &mut Vec<u8>) -> Result<usize, EncryptError> {
         let mut encrypted = Err(EncryptError::EncryptExhausted);
         self.when_ready(|mut traffic| {
@@ -248,7 +248,7 @@ impl Tls {
         encrypted
     }
 
-    /// Calls `act` with the writer, if the handshake is complete and there was no error.
+    /// Calls `act` with the writer, if the handshake is complete and no error has occurred.
     fn when_ready(&mut self, mut act: impl FnMut(WriteTraffic<'_, ServerConnectionData>)) {
         loop {
             let UnbufferedStatus { discard, state } =
@@ -288,7 +288,7 @@ impl Tls {
         !self.outgoing.is_empty()
     }
 
-    /// Sends a close notification, so that the peer knows it has received everything.
+    /// Sends a close notification, from which the peer can tell that it has received everything.
     pub(crate) fn say_goodbye(&mut self, socket: &OwnedFd) {
         if self.is_handshaking || self.is_broken || self.has_unsent() {
             return;
@@ -297,7 +297,7 @@ impl Tls {
         self.when_ready(|mut traffic| {
             bytes = traffic.queue_close_notify(&mut record).unwrap_or(0);
         });
-        // If the send fails, the peer still sees the connection close.
+        // If the send fails, the peer only notices that the connection is closed.
         let _ = try_send(socket, &record[..bytes]);
     }
 

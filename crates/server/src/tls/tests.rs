@@ -1,5 +1,5 @@
-//! A [`Tls`] and a client of the same library, whose bytes are divided, changed and delayed in
-//! between.
+//! Tests of a [`Tls`] with a client of the same library. The bytes between them are divided,
+//! changed and delayed.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
 
-/// Returns both configurations, with a certificate made for them.
+/// Returns both configurations, with a certificate created for them.
 fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
@@ -86,7 +86,7 @@ impl Ends {
         bytes
     }
 
-    /// Passes the server's output to the client, and returns what it decrypted.
+    /// Passes the server's output to the client, and returns the decrypted bytes.
     fn hear(&mut self) -> Result<Vec<u8>, Error> {
         let mut plain = Vec::new();
         while self.client.read_tls(&mut self.peer).is_ok_and(|bytes| bytes > 0) {
@@ -151,7 +151,7 @@ fn records_that_the_socket_does_not_accept_are_sent_later_in_order() {
 fn a_hello_in_many_small_records_is_understood() {
     let mut ends = Ends::new(&configs());
     let said = ends.said();
-    // One record with a header of five bytes; the message in pieces of three.
+    // One record with a header of five bytes, and the message in pieces of three.
     let pieces: Vec<u8> = said[5..]
         .chunks(3)
         .flat_map(|piece| [&[0x16, 3, 1, 0, piece.len() as u8], piece].concat())
@@ -168,7 +168,7 @@ fn a_hello_in_many_small_records_is_understood() {
 #[test]
 fn a_message_without_an_end_is_refused_before_it_is_large() {
     let mut ends = Ends::new(&configs());
-    // A handshake message of 60,000 bytes, as its header announces.
+    // The header announces a handshake message of 60,000 bytes.
     let head = [0x16, 3, 1, 0x40, 0, 1, 0, 0xea, 0x60];
     let mut bytes = head.to_vec();
     bytes.resize(0x4005, 0);
@@ -216,7 +216,7 @@ fn bytes_changed_on_their_way_end_a_connection_and_nothing_else() {
             }
         }
         ended += u32::from(ends.give(&said, 1 + dice.below(5000)).is_err());
-        // A response may be in progress nevertheless.
+        // A response may be in progress at this point.
         let _ = ends.tls.send(&ends.socket, &mut ends.records, [&b"answer"[..]]);
         let _ = ends.hear();
         let said = ends.said();

@@ -1,5 +1,5 @@
-//! Clients that do not read, do not send, disconnect at the worst moment or come in thousands:
-//! memory stays bounded, other clients are served, and descriptors are freed.
+//! Clients that do not read, do not send, disconnect at the worst moment or come in thousands.
+//! Memory must stay bounded, other clients must be served, and descriptors must be freed.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -26,7 +26,7 @@ fn set(stream: &mut Stream, key: &str, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Closes a connection so that the server sees a reset.
+/// Closes a connection with a reset.
 fn reset(stream: Stream) -> Result<()> {
     let Stream::Tcp(stream) = stream else { unreachable!("scenes are on TCP") };
     SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
@@ -50,7 +50,7 @@ fn a_reader_that_does_not_read_100_megabytes_costs_a_bounded_part_of_them() -> R
     sleep(A_WHILE);
     scene.has_grown_at_most(16 * MIB)?;
 
-    // A client that finally reads gets everything.
+    // A client that finally reads receives everything.
     let answer = reader.ask(b"", b"END\r\n")?;
     let item = [b"VALUE large 0 1000000\r\n", &value[..], b"\r\n"].concat();
     assert_eq!(answer.len(), 100 * item.len() + b"END\r\n".len());
@@ -124,7 +124,10 @@ fn a_client_that_reads_no_responses_stops_being_read() -> Result<()> {
     });
     sleep(A_WHILE);
     scene.has_grown_at_most(16 * MIB)?;
-    assert!(!writing.is_finished(), "the server takes requests for whose answers it has no room");
+    assert!(
+        !writing.is_finished(),
+        "the server accepts requests although their responses do not fit"
+    );
 
     let item = [b"VALUE k 0 100\r\n", &[b'v'; 100][..], b"\r\nEND\r\n"].concat();
     let (mut answer_bytes, mut piece) = (0, vec![0; 1 << 20]);
@@ -176,7 +179,7 @@ fn a_silent_client_is_waited_for_before_its_first_byte_and_within_a_value() -> R
 
 #[test]
 fn values_that_end_half_way_are_not_stored_and_leave_nothing_behind() -> Result<()> {
-    // With -M nothing is evicted, so leaked memory would be missing in the end.
+    // With -M nothing is evicted, so leaked memory would be missing at the end.
     let scene = Scene::start(&binary(), &["-M", "-m", "64"])?;
     let half = [&b"set half 0 0 1000000\r\n"[..], &vec![b'v'; 700_000]].concat();
     for round in 0..100 {
@@ -284,7 +287,7 @@ fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
     let mut idle = Vec::new();
     for _ in 0..2000 {
         let mut stream = scene.connect()?;
-        // One command each: the buffers that served it must be freed afterwards, too.
+        // One command each. The buffers that served it must also be freed afterwards.
         stream.ask(b"get nothing\r\n", b"END\r\n")?;
         idle.push(stream);
     }
@@ -294,8 +297,8 @@ fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
     scene.end()
 }
 
-/// More at once than a ring has receive buffers: the ring must not forget the connections that had
-/// to wait for one.
+/// More connections than a ring has receive buffers. The ring must not forget those that had to
+/// wait for a buffer.
 #[test]
 fn megabytes_that_wait_at_the_same_time_are_all_received() -> Result<()> {
     let scene = Scene::start(&binary(), &["-t", "1", "-m", "256"])?;

@@ -1,6 +1,6 @@
-//! Clients that request much and read late, slowly or never: memory stays within the budget and the
-//! allowance of each connection, every client that reads gets its whole response, and other clients
-//! are served meanwhile.
+//! Clients that request much and read late, slowly or never. Memory must stay within the budget and
+//! the allowance of each connection, every client that reads must receive its whole response, and
+//! other clients must be served in the meantime.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,14 +17,14 @@ use crate::binary;
 
 const MIB: u64 = 1 << 20;
 
-/// The budget of the scenes, small enough to be exceeded with few connections.
+/// The budget of these tests, which a few connections can exceed.
 const BUDGET: &str = "read_buf_mem_limit=4";
 const BUDGET_BYTES: u64 = 4 * MIB;
 
 /// Bytes that every connection may hold beyond the budget.
 const ALLOWANCE_BYTES: u64 = 16 * 1024;
 
-/// Code, stacks, buffers of the workers, and the allocator's slack.
+/// Code, stacks, buffers of the workers, and memory that the allocator keeps.
 const CONSTANT_BYTES: u64 = 16 * MIB;
 
 fn set(stream: &mut Stream, key: &str, value: &[u8]) -> Result<()> {
@@ -43,7 +43,7 @@ fn ask_without_reading(scene: &Scene, clients: usize, keys: usize) -> Result<Vec
     let request = [&b"get"[..], &b" k".repeat(keys), b"\r\n"].concat();
     let ask = |_| {
         let mut stream = scene.connect()?;
-        // Input that the server does not receive waits in the socket: most of the line.
+        // The server does not receive most of the line, which waits in the socket.
         stream.write_all(&request)?;
         Ok(stream)
     };
@@ -63,7 +63,8 @@ fn read_answer(stream: &mut Stream, item: &[u8], keys: usize) -> Result<()> {
     Ok(())
 }
 
-/// Many clients request a megabyte each, read after a while, and all get everything.
+/// Many clients request a megabyte each and read it after a while. All of them must receive
+/// everything.
 fn late_readers_get_their_whole_answers(clients: usize, value: &[u8], keys: usize) -> Result<()> {
     raise_descriptor_limit()?;
     let scene = Scene::start_on(&binary(), Transport::Unix, &["-c", "15000", "-o", BUDGET])?;
@@ -95,7 +96,7 @@ fn hundreds_of_late_readers_of_10_kib_values_get_their_whole_answers() -> Result
     late_readers_get_their_whole_answers(300, &[b'v'; 10 << 10], 100)
 }
 
-/// Sent in pieces; beyond the pin limit the pieces are copies.
+/// The values are sent in pieces. Beyond the pin limit, the pieces are copies.
 #[test]
 fn hundreds_of_late_readers_of_large_values_get_their_whole_answers() -> Result<()> {
     late_readers_get_their_whole_answers(200, &[b'v'; 700_000], 3)
@@ -138,7 +139,7 @@ fn a_client_that_reads_a_byte_at_a_time_is_served_to_the_end() -> Result<()> {
     let mut writer = scene.connect()?;
     set(&mut writer, "k", &[b'v'; 1000])?;
     let item = [&b"VALUE k 0 1000\r\n"[..], &[b'v'; 1000], b"\r\n"].concat();
-    // Meanwhile other clients use up the whole budget and more.
+    // In the meantime other clients use up the whole budget and more.
     let holders = ask_without_reading(&scene, 300, 1000)?;
     let mut slow = ask_without_reading(&scene, 1, 1000)?.remove(0);
     let mut answer = Vec::new();
@@ -183,7 +184,7 @@ fn clients_that_request_everything_and_never_read_stay_within_their_share() -> R
             let mut client = scene.connect()?;
             client.set_timeout(Duration::from_millis(20))?;
             for _ in 0..10_000 {
-                // Refused as soon as the server no longer receives.
+                // The write fails as soon as the server no longer receives.
                 if client.write_all(request.repeat(10).as_bytes()).is_err() {
                     break;
                 }
@@ -198,8 +199,8 @@ fn clients_that_request_everything_and_never_read_stay_within_their_share() -> R
     scene.end()
 }
 
-/// Sends requests for a time, one after the other, and fails unless five are answered. A busy
-/// machine may take five times as long.
+/// Sends requests one after the other for `time`, and fails unless five are answered. On a busy
+/// machine this may take five times as long.
 fn asks_for(scene: &Scene, time: Duration) -> Result<()> {
     let mut stream = scene.connect()?;
     let (begun, mut asked) = (Instant::now(), 0);
@@ -218,7 +219,8 @@ fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
     raise_descriptor_limit()?;
     let scene = Scene::start(&binary(), &["-t", "1", "-c", "4096"])?;
     let mut senders = (0..SENDERS).map(|_| scene.connect()).collect::<Result<Vec<_>>>()?;
-    // Long requests with short responses: a socket holds enough of them for many buffers.
+    // Long requests with short responses, so that a socket contains enough of them for many
+    // buffers.
     let request = [&b"get"[..], &b" nothing".repeat(150), b"\r\n"].concat();
     let requests = request.repeat(50);
     let is_over = AtomicBool::new(false);
@@ -247,8 +249,8 @@ fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
     scene.end()
 }
 
-/// Single values longer than the allowance cannot be rendered in parts, so here connections have to
-/// be closed.
+/// Single values longer than the allowance cannot be rendered in parts, so here connections must be
+/// closed.
 #[test]
 fn over_budget_the_idle_client_that_holds_most_is_closed_first() -> Result<()> {
     let scene =

@@ -16,7 +16,7 @@ use crate::killed::Killed;
 use crate::tls_scene;
 
 /// Returns the command of a larderd that inherits two descriptors, 3 and 4, as from systemd. A
-/// shell has them as its standard input and output, and executes larderd.
+/// shell receives them as its standard input and output, and executes larderd.
 fn given(descriptors: [OwnedFd; 2], variables: &str, args: &[&str]) -> Command {
     let larderd = command(&binary());
     let mut shell = Command::new("sh");
@@ -43,7 +43,7 @@ fn connections_that_waited_before_it_started_are_served_over_tcp_and_a_unix_sock
     let address = Address::Tcp(tcp.local_addr().unwrap());
     let unix = UnixListener::bind(&path).unwrap();
     let mut early = Stream::connect(&address).unwrap();
-    // This port must not be opened: a server that tried would report an error and exit.
+    // The server must not open this port. A server that tried would report an error and exit.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().port().to_string();
     let mut larderd = given([tcp.into(), unix.into()], "", &["-l", "127.0.0.1", "-p", &taken]);
@@ -88,7 +88,7 @@ fn a_descriptor_that_cannot_listen_is_refused_with_number_name_and_reason() {
     let file = fs::File::open("/dev/null").unwrap().into();
     for (fourth, variables, words) in [
         (connected, named, "socket 4 (other) from systemd: it does not listen"),
-        (datagram, named, "socket 4 (other) from systemd: a unix socket has to be a stream"),
+        (datagram, named, "socket 4 (other) from systemd: a unix socket must be a stream"),
         (file, named, "socket 4 (other) from systemd: Socket operation on non-socket"),
         (listener(), "LISTEN_FDS=3", "socket 5 from systemd: the descriptor does not exist"),
         (listener(), "LISTEN_FDS=many", "LISTEN_FDS=many: expected a number of sockets"),
@@ -119,7 +119,7 @@ fn with_tls_a_socket_that_no_address_names_ends_the_start() {
     assert!(words.contains(&format!("add mtls:{unnamed},")), "{words}");
 }
 
-/// Runs a command that is expected to exit. Its standard output is used already.
+/// Runs a command that is expected to exit. Its standard output is already in use.
 fn run_with(shell: &mut Command) -> Result<(Option<i32>, String)> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("stderr");

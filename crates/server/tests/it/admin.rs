@@ -1,4 +1,4 @@
-//! The admin listener: who may do what, bad requests, floods, and its life with the server.
+//! The admin listener: roles, bad requests, floods, and its lifetime within that of the server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ impl Tokens {
     }
 }
 
-/// Starts a server on a port with an admin listener on another.
+/// Starts a server on one port with an admin listener on another.
 fn start(listen: &str, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     let admin = free_address()?;
     let option = format!("--admin-listen={admin}{listen}");
@@ -60,7 +60,7 @@ fn start(listen: &str, args: &[&str]) -> Result<(ServerUnderTest, Address)> {
     Ok((server, admin))
 }
 
-/// Returns the role that the server sees in a request; its status if it is refused.
+/// Returns the role of a request according to the server, or the status if it is refused.
 fn role(address: &Address, headers: &[&str]) -> Result<String> {
     let response = get(address, "/api/v1/role", headers)?;
     if response.status != 200 {
@@ -108,7 +108,7 @@ fn a_wire_with_passwords_makes_tokens_necessary_except_on_a_path() -> Result<()>
     assert_eq!(role(&admin, &[])?, "probe");
     let refused = get(&admin, "/api/v1/settings", &[])?;
     assert_eq!((refused.status, refused.headers["www-authenticate"].as_str()), (401, "Bearer"));
-    assert_eq!(get(&admin, "/nothing", &[])?.status, 401, "an unknown path says nothing");
+    assert_eq!(get(&admin, "/nothing", &[])?.status, 401, "an unknown path reveals nothing");
     assert_eq!(get(&admin, "/metrics", &[])?.status, 200);
     assert_eq!(role(&admin, &[&bearer(READ)])?, "read");
     assert_eq!(get(&admin, "/api/v1/settings", &[&bearer(READ)])?.status, 200);
@@ -120,7 +120,7 @@ fn a_wire_with_passwords_makes_tokens_necessary_except_on_a_path() -> Result<()>
         assert_eq!(given.status, 401, "{bad}");
     }
     let in_url = format!("/api/v1/settings?token={FULL}");
-    assert_eq!(get(&admin, &in_url, &[])?.status, 401, "a token in a URL is none");
+    assert_eq!(get(&admin, &in_url, &[])?.status, 401, "a token in a URL does not count");
 
     let probes = Address::Tcp(probes);
     assert_eq!(role(&probes, &[&bearer(FULL)])?, "probe", "the listener's role is the most");
@@ -224,7 +224,7 @@ fn a_listener_that_cannot_be_used_ends_the_start_with_a_reason() -> Result<()> {
 #[test]
 fn bad_requests_are_refused_and_slow_ones_end() -> Result<()> {
     let (server, admin) = start("", &[])?;
-    // The slow one first: it waits while the others are refused.
+    // The slow request first: it waits while the others are refused.
     let mut slow = Stream::connect(&admin)?;
     slow.set_timeout(Duration::from_secs(30))?;
     slow.write_all(b"GET /health HTTP/1.1\r\nHost: localho")?;
@@ -277,7 +277,7 @@ fn a_thousand_idle_connections_do_no_harm() -> Result<()> {
         let began = Instant::now();
         assert_eq!(get(&admin, path, &[])?.status, 200);
         let waited = began.elapsed();
-        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} beside idle connections");
+        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} while connections idle");
     }
     let descriptors = scene.server.descriptor_count()?;
     ensure!(descriptors < 200, "the server has {descriptors} descriptors open");
@@ -301,7 +301,7 @@ fn a_scrape_works_while_the_workers_are_saturated() -> Result<()> {
     })
 }
 
-/// Asks for as much as the server can do, until it is over.
+/// Sends as many requests as the server can handle, until it is over.
 fn load(server: &ServerUnderTest, is_over: &AtomicBool) -> Result<()> {
     let batch = [b"get a b c d e f g h\r\n".repeat(50), b"mn\r\n".to_vec()].concat();
     let mut stream = server.connect()?;
@@ -312,9 +312,9 @@ fn load(server: &ServerUnderTest, is_over: &AtomicBool) -> Result<()> {
 }
 
 fn scrape_under_load(admin: &Address) -> Result<()> {
-    // Longer than between two questions for heartbeats.
+    // Longer than the interval between two questions for heartbeats.
     let until = Instant::now() + Duration::from_secs(9);
-    // By then the clients have begun.
+    // The clients have begun after this time.
     sleep(Duration::from_millis(300));
     let mut last = 0;
     while Instant::now() < until {
@@ -327,7 +327,7 @@ fn scrape_under_load(admin: &Address) -> Result<()> {
         last = gets;
         let health = get(admin, "/health", &[])?;
         ensure!(health.status == 200, "{health:?}");
-        // Some time for machines with other load.
+        // Allows some time for machines with other load.
         let silent = ["0}", "1}", "2}"].map(|secs| format!("\"silent_secs\":{secs}"));
         ensure!(silent.iter().any(|words| health.body.contains(words)), "{health:?}");
         sleep(Duration::from_millis(200));
@@ -346,7 +346,7 @@ fn a_stuck_worker_is_silent_and_idle_ones_are_not() -> Result<()> {
         let secs = health.body.split_once("\"silent_secs\":").context("no silence")?.1;
         Ok(secs.trim_end_matches("}\n").parse()?)
     };
-    // Longer than between two questions.
+    // Longer than the interval between two questions.
     sleep(Duration::from_secs(8));
     ensure!(silence()? <= 1, "idle workers are silent for {} s", silence()?);
     let worker = thread_of(&server, "worker 1")?;

@@ -1,5 +1,5 @@
-//! What changes a running server over HTTP: clear, the memory limit, and the record of both; and
-//! the state of a server that is still opening its memory file.
+//! Requests over HTTP that change a running server: clear, the memory limit, and the log of both.
+//! Also the state of a server that is still opening its memory file.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -90,7 +90,7 @@ fn the_memory_limit_changes_as_by_cache_memlimit_with_its_errors() -> Result<()>
     }
     let large = "x".repeat(70_000);
     assert_eq!(send(&admin, "POST", "/api/v1/memory-limit", &large)?.status, 413);
-    // A body without a length is bounded too.
+    // A body without an announced length is also limited.
     let chunks = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());
     let request = format!(
         "POST /api/v1/memory-limit HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
@@ -143,12 +143,13 @@ fn spawn(admin: &str, args: &[&str]) -> Result<Killed> {
     Ok(Killed(child))
 }
 
-/// Asks whether a server is ready until it is, and returns the reasons why it was not.
+/// Repeatedly requests whether a server is ready until it is, and returns the reasons why it was
+/// not.
 fn reasons_until_ready(admin: &Address) -> Result<Vec<String>> {
     let (deadline, mut reasons) = (Instant::now() + Duration::from_secs(60), Vec::new());
     loop {
         ensure!(Instant::now() < deadline, "not ready: {reasons:?}");
-        // Until it listens there is no answer.
+        // Before the server listens, requests fail.
         let Ok(response) = get(admin, "/ready", &[]) else {
             sleep(Duration::from_millis(1));
             continue;
@@ -161,7 +162,7 @@ fn reasons_until_ready(admin: &Address) -> Result<Vec<String>> {
         reasons.push(document["reasons"][0].as_str().context("no reason")?.to_owned());
         let health = get(admin, "/health", &[])?;
         ensure!(health.status == 200, "recovering is alive: {health:?}");
-        // Before the cache is open there is nothing to change.
+        // Before the cache is open, nothing can be changed.
         let early = send(admin, "POST", "/api/v1/drain", "")?;
         ensure!([200, 503].contains(&early.status), "{early:?}");
         send(admin, "DELETE", "/api/v1/drain", "")?;
@@ -191,7 +192,7 @@ fn a_server_that_makes_its_memory_file_says_how_far_it_is() -> Result<()> {
     ensure!(percents.iter().any(|percent| (1..100).contains(percent)), "{reasons:?}");
     ensure!(percents.is_sorted(), "the progress goes back: {reasons:?}");
 
-    // An existing file is attached so fast that there is nothing to measure.
+    // Attaching to an existing file is so fast that progress cannot be measured.
     drop(server);
     let server = spawn(&listen.to_string(), &args)?;
     let reasons = reasons_until_ready(&admin)?;

@@ -1,5 +1,5 @@
 //! Peers of the admin listener that misbehave: they do not read, they send half a body, and they
-//! ask for paths that lead elsewhere in other servers.
+//! request paths that lead elsewhere in other servers.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn a_peer_that_does_not_read_holds_little_and_delays_no_other() -> Result<()> {
         let mut stream = Stream::connect(&admin)?;
         stream.set_timeout(Duration::from_millis(300))?;
         let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
-        // Until the server takes no more.
+        // Until the server accepts no more.
         for _ in 0..200 {
             if stream.write_all(&request).is_err() {
                 break;
@@ -46,14 +46,14 @@ fn a_peer_that_does_not_read_holds_little_and_delays_no_other() -> Result<()> {
         let began = Instant::now();
         assert_eq!(get(&admin, path, &[])?.status, 200);
         let waited = began.elapsed();
-        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} beside deaf peers");
+        ensure!(waited < Duration::from_secs(3), "{path} took {waited:?} while peers do not read");
     }
     scene.has_grown_at_most(16 << 20)?;
     drop(deaf);
     scene.end()
 }
 
-/// Each page of keys has more than a megabyte, most of which its socket does not take.
+/// Each page of keys is longer than a megabyte. Most of it does not fit into its socket.
 #[test]
 fn pages_of_keys_that_no_peer_reads_take_a_bounded_memory() -> Result<()> {
     let place = tempfile::tempdir()?;
@@ -65,7 +65,7 @@ fn pages_of_keys_that_no_peer_reads_take_a_bounded_memory() -> Result<()> {
     wait_until_ready(&admin)?;
     let mut client = server.connect()?;
     for number in 0..2000 {
-        // In JSON each of these characters takes six bytes.
+        // In JSON each of these characters occupies six bytes.
         let key = format!("{number:04}{}", "\x01".repeat(246));
         client.ask(format!("set {key} 0 0 1\r\nx\r\n").as_bytes(), b"STORED\r\n")?;
     }
@@ -83,7 +83,7 @@ fn pages_of_keys_that_no_peer_reads_take_a_bounded_memory() -> Result<()> {
     while Instant::now() < until {
         most = most.max(server.rss_bytes()?.saturating_sub(before));
         for path in ["/health", "/ready", "/metrics"] {
-            assert_eq!(get(&admin, path, &[])?.status, 200, "{path} beside unread pages");
+            assert_eq!(get(&admin, path, &[])?.status, 200, "{path} while pages are not read");
         }
     }
     ensure!(most < 20 << 20, "the unread pages take {most} bytes");
@@ -101,7 +101,7 @@ fn a_body_that_does_not_arrive_is_waited_for_no_longer_than_its_limit() -> Resul
         b"POST /api/v1/memory-limit HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
           Content-Length: 20\r\n\r\n{\"mega",
     )?;
-    // Others are served meanwhile.
+    // Other peers are served in the meantime.
     assert_eq!(get(&admin, "/ready", &[])?.status, 200);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -113,7 +113,7 @@ fn a_body_that_does_not_arrive_is_waited_for_no_longer_than_its_limit() -> Resul
     Ok(())
 }
 
-/// Paths that other servers shorten, decode or cut.
+/// Paths that other servers would shorten, decode or truncate.
 fn odd_paths() -> Vec<String> {
     let long = "k".repeat(251);
     let mut paths: Vec<String> = [
@@ -144,7 +144,7 @@ fn odd_paths() -> Vec<String> {
 
 #[test]
 fn odd_paths_are_no_way_around_a_role() -> Result<()> {
-    // Without a token this listener gives nothing but the probes.
+    // Without a token this listener serves only the probes.
     let (server, probes) = start(",role=probe", &[])?;
     for path in odd_paths() {
         for method in ["GET", "PUT", "POST", "DELETE"] {
@@ -165,7 +165,7 @@ fn odd_paths_are_no_way_around_a_role() -> Result<()> {
         let response = get(&full, &path, &[]).with_context(|| path.clone())?;
         ensure!((400..500).contains(&response.status), "{path}: {response:?}");
     }
-    // A NUL, a space or a control character cannot stand in a path.
+    // A NUL, a space or a control character is not allowed in a path.
     for path in ["/a\0b", "/a b", "/a\x01", "/\u{e4}"] {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -177,7 +177,7 @@ fn odd_paths_are_no_way_around_a_role() -> Result<()> {
     Ok(())
 }
 
-/// A client writes `%23` for it, and one that does not means the same.
+/// A client should send `%23` instead. A client that does not means the same.
 #[test]
 fn a_number_sign_in_a_path_is_a_part_of_it() -> Result<()> {
     let (_server, admin) = start("", &[])?;

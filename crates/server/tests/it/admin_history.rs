@@ -1,4 +1,4 @@
-//! The last hour over HTTP, and items looked at for the page of keys.
+//! The last hour over HTTP, and the inspection of items by the page of keys.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn the_past_is_kept_while_nobody_looks() -> Result<()> {
     let probes = free_address()?;
     let (server, admin) = start(&["-m", "64", &format!("--admin-listen={probes},role=probe")])?;
     assert_eq!(get(&Address::Tcp(probes), "/api/v1/history", &[])?.status, 403);
-    // A server has a point, without rates, from when it serves.
+    // A server has one point, without rates, from the time at which it begins to serve.
     let first = history(&admin, 1)?;
     assert_eq!(column(&first, "items")?, &[json!(0.0)]);
     assert_eq!(column(&first, "sets_per_sec")?, &[json!(null)]);
@@ -56,7 +56,7 @@ fn the_past_is_kept_while_nobody_looks() -> Result<()> {
     stream.ask(b"get k0\r\n", b"VALUE k0 0 1\r\nv\r\nEND\r\n")?;
     stream.ask(b"get k1\r\n", b"VALUE k1 0 1\r\nv\r\nEND\r\n")?;
     stream.ask(b"get absent\r\n", b"END\r\n")?;
-    // Long after the point before and without a question in between.
+    // Long after the previous point, and without a request in between.
     sleep(Duration::from_millis(9_500));
     let second = history(&admin, 2)?;
     let of = |name| -> Result<f64> {
@@ -110,7 +110,7 @@ fn an_item_is_looked_at_without_a_get_and_removed_by_its_exact_key() -> Result<(
     ensure!(looked["ttl_secs"].as_u64().is_some_and(|secs| (90..=100).contains(&secs)), "{looked}");
     let stats = parsed(&get(&admin, "/api/v1/stats", &[])?)?;
     assert_eq!((&stats["cmd_get"], &stats["get_hits"]), (&json!(0), &json!(0)), "{stats}");
-    stream.ask(b"mg .. h\r\n", b"HD h0\r\n").context("a look is no read")?;
+    stream.ask(b"mg .. h\r\n", b"HD h0\r\n").context("an inspection is not a read")?;
 
     assert_eq!(delete(&reader, "/api/v1/item/Li4", "")?.status, 403);
     assert_eq!(delete(&admin, "/api/v1/item/Li4", "If-Match: x\r\n")?.status, 400);

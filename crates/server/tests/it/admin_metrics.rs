@@ -1,4 +1,5 @@
-//! Larder's own metrics: those that a workload must move do, and a scrape of many items is short.
+//! Larder's own metrics: a workload must move the expected ones, and a scrape of many items must be
+//! short.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -59,7 +60,7 @@ fn what_happens_at_the_door_is_counted() -> Result<()> {
         let header = format!("Authorization: Bearer {bad}");
         assert_eq!(get(&address, "/api/v1/settings", &[&header])?.status, 401);
     }
-    // A request without any token is no failed attempt.
+    // A request without any token is not a failed attempt.
     assert_eq!(get(&address, "/api/v1/settings", &[])?.status, 401);
 
     let page = get(&address, "/metrics", &[])?.body;
@@ -91,7 +92,8 @@ fn workers_and_the_budget_are_seen_while_they_are_used() -> Result<()> {
     let address = Address::Tcp(admin);
     wait_until_ready(&address)?;
     let mut stream = server.connect()?;
-    // Output is copied for small values alone; of large ones it refers to the cache's memory.
+    // Only small values are copied into the output. For large values it refers to the cache's
+    // memory.
     let value_bytes = vec![b'v'; 10_000];
     let set = [b"set k 0 0 10000\r\n", &value_bytes[..], b"\r\n"].concat();
     stream.ask(&set, b"STORED\r\n")?;
@@ -107,7 +109,7 @@ fn workers_and_the_budget_are_seen_while_they_are_used() -> Result<()> {
     };
     let before = busy(&page)?;
 
-    // Clients that do not read hold a part of the budget.
+    // Clients that do not read occupy a part of the budget.
     let mut deaf = Vec::new();
     for _ in 0..4 {
         let mut stream = server.connect()?;

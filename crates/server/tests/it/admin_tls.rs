@@ -25,7 +25,7 @@ fn start(words: &str) -> Result<(Encrypted, SocketAddr)> {
     let scene = Encrypted::start(words, &[&format!("--admin-listen={admin},tls")])?;
     let config = Arc::new(scene.config());
     let deadline = Instant::now() + Duration::from_secs(20);
-    // With certificates required, a client without one only sees that the server listens.
+    // If certificates are required, a client without one only finds out that the server listens.
     let is_ready =
         || ask(admin, &config).is_ok_and(|(answer, _)| answer.starts_with("HTTP/1.1 200 "));
     while words.is_empty() && !is_ready() {
@@ -35,7 +35,7 @@ fn start(words: &str) -> Result<(Encrypted, SocketAddr)> {
     Ok((scene, admin))
 }
 
-/// Asks whether the server is ready, and returns the answer and the connection.
+/// Requests whether the server is ready, and returns the response and the connection.
 fn ask(admin: SocketAddr, config: &Arc<ClientConfig>) -> Result<(String, Client)> {
     use std::io::{Read, Write};
     let socket = std::net::TcpStream::connect(admin)?;
@@ -75,11 +75,11 @@ fn clients_with_tls_are_answered_and_others_are_refused() -> Result<()> {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(said.contains(expected), "{args:?}: {said} {error}");
     }
-    // Neither garbage nor a cut handshake harms anything.
+    // Neither garbage nor an incomplete handshake does any harm.
     for bytes in [&b"\x16\x03\x01\xff\xff"[..], b"\x16\x03\x01\0\x05hello", b"\0", b""] {
         let mut stream = Stream::connect(&admin_address)?;
         std::io::Write::write_all(&mut stream, bytes)?;
-        // The server may have refused it already, and closed.
+        // The server may have already refused and closed the connection.
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
         let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
@@ -100,7 +100,7 @@ fn reloaded_certificates_are_shown() -> Result<()> {
     scene.files.write(&scene.files.authority.identity("second")?)?;
     scene.server.signal(Signal::HUP)?;
     let deadline = Instant::now() + Duration::from_secs(20);
-    // A new configuration: a resumed session shows the certificate of the first.
+    // With a new configuration, because a resumed session shows the certificate of the first one.
     while shown_name(&ask(admin, &Arc::new(scene.config()))?.1, &names) != Some("second") {
         ensure!(Instant::now() < deadline, "the certificate stays: {}", scene.server.log());
         sleep(Duration::from_millis(20));
@@ -144,7 +144,7 @@ fn tls_needs_certificates_and_ends_the_warning_of_tokens() -> Result<()> {
         let listen = format!("--admin-listen=0.0.0.0:{}{tls}", admin.port());
         let tokens = format!("--admin-token-file={}", tokens.display());
         let scene = Encrypted::start("", &[&listen, &tokens])?;
-        // A listener that answers has warned.
+        // A listener that responds has already logged its warning.
         if warns {
             exchange(&Address::Tcp(admin), GET)?;
         } else {

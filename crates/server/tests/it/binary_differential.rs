@@ -1,15 +1,15 @@
 //! Random conversations in the binary protocol have the same results on larderd and on Debian's
 //! memcached.
 //!
-//! Requests whose responses differ are left out:
+//! The conversations contain no requests whose responses differ:
 //!
-//! - An unknown opcode with a key or extras: memcached consumes these twice, and continues in the
+//! - An unknown opcode with a key or extras. memcached consumes these twice, and continues in the
 //!   middle of the next request.
-//! - A value where the opcode has none, with `touch`, `gat` and `stat`: memcached reads it as the
-//!   next request.
-//! - Arithmetic on a text and appends to a number: memcached writes a number in place only if no
+//! - A value for an opcode that has no value, with `touch`, `gat` and `stat`. memcached reads it as
+//!   the next request.
+//! - Arithmetic on a text and appends to a number. memcached writes a number in place only if no
 //!   unsent response refers to it, so its length depends on the network.
-//! - Requests that end the connection: earlier responses may be lost.
+//! - Requests that end the connection, because earlier responses may be lost.
 
 use anyhow::{Result, bail};
 use larder_protocol::binary::client::{ParsedReply, Reply, read_reply};
@@ -41,7 +41,7 @@ impl Requests<'_> {
         self.0.one_of(&exptimes).to_be_bytes()
     }
 
-    /// Returns a cas token: mostly none, and never one that an item has.
+    /// Returns a cas token. It is usually 0, and never the token of an item.
     fn cas(&mut self) -> u64 {
         self.0.one_of(&[0, 0, 0, 0, 0, 0, 0, 1_000_000_000_000])
     }
@@ -97,7 +97,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Returns a request that concerns no item.
+    /// Returns a request that does not concern an item.
     fn other(&mut self) -> Vec<u8> {
         match self.0.below(6) {
             0 | 1 => self.packet(NOOP, &[], b"", b""),
@@ -128,7 +128,7 @@ impl Requests<'_> {
     }
 }
 
-/// Returns the responses without the parts that may differ: cas tokens, and the spaces behind a
+/// Returns the responses without the parts that may differ: cas tokens, and the spaces after a
 /// number with the length that includes them.
 fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     let (mut rest, mut replies) = (answer, Vec::new());

@@ -1,5 +1,5 @@
-//! The system's clock is set between two starts of a server with a memory file (`-e`). A time
-//! namespace moves the monotonic clock instead, which is the same.
+//! The system's clock changes between two starts of a server with a memory file (`-e`). The test
+//! changes the monotonic clock with a time namespace instead, which has the same effect.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// Starts a server whose monotonic clock is ahead: since the boot, the wall clock was set back.
+/// Starts a server whose monotonic clock is ahead, as if the wall clock had been set back since the
+/// boot.
 fn start(folder: &TempDir, ahead_secs: u32) -> Result<Child> {
     let path = |name: &str| folder.path().join(name);
     let mut unshare = Command::new("unshare");
@@ -61,7 +62,7 @@ fn a_memory_file_converts_unix_times_by_the_clock_as_it_is() {
         let time = stats.lines().find_map(|line| line.strip_prefix("STAT time "));
         let time: u64 = time.unwrap().parse().unwrap();
         assert!(time.abs_diff(unix_secs()) <= 1, "{ahead_secs}: the server's time is {time}");
-        // The server answers nothing, and ends.
+        // The server ends without a response.
         let _ = stream.ask(b"shutdown\r\n", b"\r\n");
         assert!(server.wait().unwrap().success());
     }

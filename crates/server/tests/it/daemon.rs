@@ -1,4 +1,4 @@
-//! larderd in the background (`-d`): relative paths, pid files, and what it says.
+//! larderd in the background (`-d`): relative paths, pid files, and its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
-/// A directory in which larderd is started, and which the test itself never enters. The process of
-/// its pid file is killed at the end.
+/// A directory in which larderd is started, and which the test itself never enters. At the end, the
+/// test kills the process of its pid file.
 struct Home(TempDir);
 
 impl Home {
@@ -44,7 +44,7 @@ impl Home {
 
     fn pid(&self) -> Result<Pid> {
         let text = fs::read_to_string(self.path("pid"))?;
-        Pid::from_raw(text.trim().parse()?).context("0 is no process")
+        Pid::from_raw(text.trim().parse()?).context("0 is not a process id")
     }
 
     fn connect(&self, socket: &str) -> Result<Stream> {
@@ -170,7 +170,13 @@ fn a_missing_directory_is_named_with_what_to_do() -> Result<()> {
             format!("--tier-path {missing} --tier-size 64m --tier-mode store"),
             format!("mkdir -p {parent}, or name another directory"),
         ),
-        (format!("-e {missing}"), format!("there is no directory {parent}; create it, or name")),
+        (
+            format!("-e {missing}"),
+            format!(
+                "the directory {parent} does not exist; create it, or \
+                                           name"
+            ),
+        ),
     ] {
         let output = home.run(&format!("-s ./socket {args}"), &[])?;
         let said = String::from_utf8_lossy(&output.stderr);

@@ -16,7 +16,7 @@ impl Dice {
         (self.0 >> 33) as usize % end
     }
 
-    /// Returns one of the things.
+    /// Returns one of `things`.
     pub(crate) fn one_of<T: Clone>(&mut self, things: &[T]) -> T {
         things[self.below(things.len())].clone()
     }

@@ -31,8 +31,8 @@ impl Requests<'_> {
         self.0.one_of(&["", "", "", " noreply"])
     }
 
-    /// Returns a store. Texts are letters and numbers are digits, so no arithmetic is done on a
-    /// text.
+    /// Returns a store. Texts consist of letters and numbers of digits, so no arithmetic is done on
+    /// a text.
     fn store(&mut self) -> Vec<u8> {
         let key = self.key();
         let is_number = key.starts_with("number");
@@ -79,7 +79,7 @@ impl Requests<'_> {
         [line.as_bytes(), self.0.one_of(&["\r\n", "\n"]).as_bytes()].concat()
     }
 
-    /// Returns a meta command, with flags that both versions know.
+    /// Returns a meta command, with flags that both versions support.
     fn meta(&mut self) -> Vec<u8> {
         let key = self.key();
         let mut flags = String::new();
@@ -112,8 +112,8 @@ impl Requests<'_> {
             10 => {
                 let mut rest =
                     self.0.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
-                // A text does not become a number: whether memcached converts it in place depends
-                // on its unsent responses, and then `h` does, too.
+                // A text does not become a number. Whether memcached converts it in place depends
+                // on its unsent responses, and then `h` also does.
                 if !key.starts_with("number") && rest.starts_with(" N") {
                     rest = " D7";
                 }
@@ -138,7 +138,7 @@ impl Requests<'_> {
         format!("ms {key} {}{flags}{mode}{rest}\r\n{value}\r\n", value.len()).into_bytes()
     }
 
-    /// Returns a malformed line, with nothing behind it that only one server could take for a
+    /// Returns a malformed line. The text after it is such that neither server takes it for a
     /// command.
     fn nonsense(&mut self) -> String {
         let (key, long) = (self.key(), "k".repeat(251));
@@ -161,7 +161,7 @@ impl Requests<'_> {
 }
 
 /// Returns the lines of a response without the parts that may differ: cas tokens, elapsed seconds,
-/// and the spaces behind a number with the length that includes them.
+/// and the spaces after a number with the length that includes them.
 fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     let (mut rest, mut lines) = (answer, Vec::new());
     while let Some(end) = rest.windows(2).position(|end| end == b"\r\n") {
@@ -187,7 +187,7 @@ fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Returns the words of a response without the numbers of `c` and `t`.
+/// Returns the tokens of a response without the numbers of `c` and `t`.
 fn without_tokens(words: &[&str]) -> String {
     let shown = words.iter().map(|word| match word.split_at_checked(1) {
         Some((letter @ ("c" | "t"), number)) if number.parse::<u64>().is_ok_and(|it| it > 0) => {

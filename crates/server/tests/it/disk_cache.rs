@@ -1,5 +1,5 @@
-//! A server whose disk has what memory evicts (`--tier-mode cache`): it never returns an old value,
-//! keeps everything over a clean stop, and is empty after a kill.
+//! A server whose disk stores evicted items (`--tier-mode cache`). It must never return an old
+//! value, must keep everything over a clean stop, and must be empty after a kill.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -60,7 +60,7 @@ fn set(stream: &mut Stream, key: &str, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number whose value a key has; `None` for a miss.
+/// Returns the number in the value of a key; `None` for a miss.
 fn get(stream: &mut Stream, key: &str) -> Result<Option<u32>> {
     let answer = stream.ask(format!("get {key}\r\n").as_bytes(), b"END\r\n")?;
     if answer == b"END\r\n" {
@@ -73,7 +73,7 @@ fn get(stream: &mut Stream, key: &str) -> Result<Option<u32>> {
     Ok(Some(number))
 }
 
-/// A client with keys of its own: what it reads is what it has stored last, or nothing.
+/// A client with its own keys. It must read the value that it stored last, or nothing.
 struct Client {
     name: u32,
     numbers: u32,
@@ -103,7 +103,7 @@ impl Client {
                 self.has.remove(&key);
             }
             1 => {
-                // An item that only the disk has is there for `add`, too.
+                // `add` must also find an item that is only on disk.
                 let value = value_of(number);
                 let head = format!("add {name} 0 0 {}\r\n", value.len()).into_bytes();
                 let answer = stream.ask(&[&head, &value[..], b"\r\n"].concat(), b"\r\n")?;
@@ -141,7 +141,7 @@ impl Client {
     }
 }
 
-/// Clients work on a memory of 8 MiB with three times as much data; then the server stops and
+/// Clients work with three times as much data as the 8 MiB of memory. Then the server stops and
 /// starts again.
 fn keep_over_a_stop(io: &str) -> Result<()> {
     let place = Place::new()?;
@@ -166,8 +166,8 @@ fn keep_over_a_stop(io: &str) -> Result<()> {
         let (reads, evicted) =
             (stat(&mut stream, "tier_reads")?, stat(&mut stream, "tier_items_evicted")?);
         ensure!(reads > 300 && evicted > 1000, "{reads} reads, {evicted} items evicted");
-        // Only what an eviction meets while the disk's memory is full is lost: much of it where the
-        // thread of the log gets no processor.
+        // Items are lost only if they are evicted while the disk's buffer is full. That can be many
+        // if the thread of the log does not run.
         dropped += stat(&mut stream, "tier_items_dropped")?;
         let missing = missing.into_inner();
         let stored: usize = clients.iter().map(|client| client.has.len()).sum();
@@ -243,7 +243,7 @@ fn memcacheds_option_for_extstore_means_such_a_disk_beside_the_file() -> Result<
     ensure!(stat(&mut stream, "tier_size_bytes")? == 64 << 20);
     set(&mut stream, "k", 1)?;
     ensure!(server.stop(Signal::TERM)?.success());
-    ensure!(std::fs::read(&file)? == b"of extstore", "the file itself is left alone");
+    ensure!(std::fs::read(&file)? == b"of extstore", "the file itself stays unchanged");
     let server = place.start(&[])?;
     ensure!(get(&mut server.connect()?, "k")? == Some(1), "the directory has the same meaning");
     Ok(())

@@ -1,5 +1,5 @@
-//! Records of a store that are damaged on the disk: what cannot be read is neither a miss nor in
-//! the way of a set, a delete, or a removal by prefix.
+//! Records of a store that are damaged on the disk. A damaged item must not become a miss, and it
+//! must not block a set, a delete, or a removal by prefix.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ struct Scene {
 /// The items of a new store.
 const ITEMS: usize = 1000;
 
-/// Bytes of a value: memory has room for few of them, and the disk has all.
+/// Bytes of a value. Memory has space for few of them; the disk contains all.
 const VALUE_BYTES: usize = 12_000;
 
 impl Scene {
@@ -69,7 +69,8 @@ impl Scene {
         Ok(line.with_context(|| format!("{name} is not in {answer}"))?.parse()?)
     }
 
-    /// The numbers of keys whose items are served, checked, and of those that cannot be read.
+    /// Returns the numbers of the keys whose items are served, after checking their values, and of
+    /// those that cannot be read.
     fn items(&self) -> Result<(Vec<usize>, Vec<usize>)> {
         let (mut there, mut unreadable) = (Vec::new(), Vec::new());
         let mut stream = self.server.connect()?;
@@ -89,7 +90,7 @@ impl Scene {
         Ok((there, unreadable))
     }
 
-    /// Overwrites keys until reclaim has met all that is on the disk now.
+    /// Overwrites keys until reclaim has visited everything that is currently on the disk.
     fn churn(&self) -> Result<()> {
         let before = self.stat("tier_segments_reclaimed")?;
         let mut stream = self.server.connect()?;
@@ -131,7 +132,7 @@ impl Scene {
     }
 }
 
-/// The options of a server, without its addresses.
+/// Returns the options of a server, without its addresses.
 fn options(folder: &TempDir) -> Vec<String> {
     let path = folder.path().join("tier").display().to_string();
     let rest = ["--tier-size", "64m", "--tier-mode", "store", "--durability", "sync"];
@@ -145,7 +146,7 @@ fn begin(folder: &TempDir, more: &[&str]) -> Result<(ServerUnderTest, Address)> 
     start(&binary(), &options.collect::<Vec<_>>())
 }
 
-/// Starts a server that must not start, and returns its message.
+/// Starts a server that must fail, and returns its message.
 fn refused(folder: &TempDir) -> Result<String> {
     let socket = folder.path().join("refused");
     let output = run_to_end(command(&binary()).args(options(folder)).arg("-s").arg(socket))?;
@@ -189,7 +190,7 @@ fn a_damaged_item_can_be_set_and_deleted_and_is_no_miss() {
     assert_eq!(ask("mg key0003\r\n"), "EN\r\n");
     assert_eq!(ask("ms key0004 1\r\nx\r\n"), "HD\r\n");
     assert_eq!(ask("mg key0004 s\r\n"), "HD s1\r\n");
-    // Whether these take effect depends on the item, which cannot be read.
+    // The outcome of these depends on the item, which cannot be read.
     for request in ["add key0005 0 0 1\r\nx\r\n", "touch key0005 10\r\n", "incr key0005 1\r\n"] {
         let answer = ask(request);
         assert!(answer.starts_with("SERVER_ERROR "), "{request}: {answer}");
@@ -229,7 +230,7 @@ fn a_removal_by_prefix_takes_damaged_items_with_it() {
     assert!(other.starts_with("SERVER_ERROR "), "it has another one: {other}");
 }
 
-/// The key is damaged, so the record may be the key's or another one's of the same hash.
+/// The key is damaged, so the record may belong to this key or to another one with the same hash.
 #[test]
 fn a_record_with_a_damaged_key_is_replaced_by_the_next_one() {
     let scene = Scene::new(&["key0001", "key0002"], true).unwrap();
@@ -250,7 +251,7 @@ fn a_get_of_a_connection_goes_on_behind_a_damaged_item() {
     assert_eq!(stream.ask(b"mg key0002 s\r\n", b"\r\n").unwrap(), b"HD s12000\r\n");
 }
 
-/// Reclaim passes the damage, and nothing of the rest depends on the damaged segment any more.
+/// Reclaim skips the damage, and no other data depends on the damaged segment any more.
 #[test]
 fn a_damaged_item_stays_unreadable_past_reclaim_a_stop_and_a_kill() {
     let mut scene = Scene::new(&["key0500"], false).unwrap();
@@ -291,7 +292,7 @@ fn a_removal_by_prefix_takes_items_that_reclaim_has_found_damaged() {
     assert_eq!(scene.ask("get key0500\r\n").unwrap(), "END\r\n");
 }
 
-/// After a crash the log is read, which does not tell what the damaged record was.
+/// After a crash the log is read. It does not show which item the damaged record belonged to.
 #[test]
 fn a_store_that_is_damaged_at_a_crash_starts_once_its_loss_is_accepted() {
     let scene = Scene::undamaged().unwrap();
@@ -311,7 +312,7 @@ fn a_store_that_is_damaged_at_a_crash_starts_once_its_loss_is_accepted() {
     }
     let (status, body) = scene.ready().unwrap();
     assert!(status == 200 && body.contains("degraded"), "{status}: {body}");
-    // Items after the damage are there, and no deleted item is back.
+    // Items after the damage exist, and no deleted item has come back.
     let expected: Vec<_> = (501..ITEMS).collect();
     assert_eq!(scene.items().unwrap(), (expected.clone(), vec![]));
     let scene = Scene::start(scene.kill().unwrap(), &[]).unwrap();

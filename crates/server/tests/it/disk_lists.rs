@@ -1,5 +1,5 @@
-//! Lists of keys beside a directory on disk: they have what only the disk has, each key once, while
-//! other clients change items.
+//! Lists of keys on a server with a directory on disk. They must contain the items that are only on
+//! disk, and each key once, while other clients change items.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -27,7 +27,7 @@ struct Scene {
     place: TempDir,
 }
 
-/// Starts a server and stores four times as much as its memory holds.
+/// Starts a server and stores four times as much data as fits into its memory.
 fn start(mode: &str, io: &str) -> Result<Scene> {
     let place = tempfile::Builder::new().prefix("larder-lists-").tempdir()?;
     let path = place.path().join("items").display().to_string();
@@ -52,7 +52,7 @@ fn set(stream: &mut Stream, key: &str, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Asks for a list. Returns its lines by key.
+/// Requests a list. Returns its lines by key.
 fn list(stream: &mut Stream, command: &str, end: &str) -> Result<BTreeMap<String, String>> {
     let answer = stream.ask(format!("{command}\r\n").as_bytes(), end.as_bytes())?;
     let answer = String::from_utf8(answer)?;
@@ -66,7 +66,8 @@ fn list(stream: &mut Stream, command: &str, end: &str) -> Result<BTreeMap<String
     Ok(lines)
 }
 
-/// The keys that are there. Nothing stores them again: a cache may drop some, none comes back.
+/// Returns the keys that exist. Nothing stores them again: a cache may drop some, but none comes
+/// back.
 fn present(stream: &mut Stream) -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for number in 0..ITEMS {
@@ -77,7 +78,7 @@ fn present(stream: &mut Stream) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Changes items of its own, and reads those that the lists must have.
+/// Changes other items, and reads the items that the lists must contain.
 fn work(server: &ServerUnderTest, is_over: &AtomicBool) -> Result<()> {
     let mut stream = server.connect()?;
     for turn in (0..).take_while(|_| !is_over.load(Relaxed)) {
@@ -144,7 +145,7 @@ fn lists_of_a_cache_have_every_key_once() -> Result<()> {
     Ok(())
 }
 
-/// The keys of all pages.
+/// Returns the keys of all pages.
 fn pages(admin: &Address, query: &str) -> Result<Vec<String>> {
     let (mut keys, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -160,8 +161,8 @@ fn pages(admin: &Address, query: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Waits until no item has left memory for half a second: pages may list an item twice that moves
-/// from memory to the disk between them.
+/// Waits until no item has left memory for half a second. If an item moves from memory to the disk
+/// between two pages, the pages may list it twice.
 fn settle(stream: &mut Stream) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (mut before, mut since) = (Vec::new(), Instant::now());
@@ -234,7 +235,7 @@ fn remove_by_prefix(mode: &str) -> Result<()> {
             serde_json::from_str(&http::get(&scene.admin, path, &[])?.body)?;
         match shown["state"].as_str() {
             Some("done") => {
-                // It may have been there before it was stored again.
+                // The item may have existed before it was stored again.
                 let removed = shown["removed"].as_u64().context("a number")? as usize;
                 let others = with_prefix.checked_sub(removed).context("more than there were")?;
                 ensure!(others <= 1, "{mode}: of {with_prefix}: {shown}");

@@ -1,5 +1,5 @@
-//! Clients that read hits in the memory of a server with a disk tier: what memory does not have,
-//! the server does, and no reader sees an old value.
+//! Clients that read hits directly in the memory of a server with a disk tier. The server must
+//! return the items that are not in memory, and no reader may observe an old value.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashSet;
@@ -51,10 +51,10 @@ fn stat(stream: &mut Stream, name: &str) -> Result<u64> {
     Ok(row.with_context(|| format!("{name} in {text}"))?.trim().parse()?)
 }
 
-/// Keys of 32 MB together, four times the memory.
+/// Keys with 32 MB of data in total, four times the memory.
 const KEYS: usize = 8000;
 
-/// Each fifth change of a key is a delete.
+/// Every fifth change of a key is a delete.
 fn is_delete(change: u32) -> bool {
     change.is_multiple_of(5)
 }
@@ -65,7 +65,8 @@ fn value_of(key: usize, change: u32) -> Vec<u8> {
     format!("{key:08}{change:08}").into_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// The number of each key's last change that has begun, and of the last one that was answered.
+/// For each key, the number of the last change that has begun, and of the last one that was
+/// answered.
 struct Changes {
     begun: Vec<AtomicU32>,
     answered: Vec<AtomicU32>,
@@ -89,8 +90,9 @@ impl Changes {
         Ok(())
     }
 
-    /// Checks what a reader has found, which looked when `low` was answered. Returns true if an
-    /// item was not there that may only be missing if the disk has dropped it.
+    /// Checks the result of a read that began when change `low` was answered. Returns true if the
+    /// item was missing although no change deleted it, which is allowed only if the disk has
+    /// dropped it.
     fn check(&self, key: usize, low: u32, found: Option<&[u8]>) -> Result<bool> {
         let high = self.begun[key].load(SeqCst);
         let Some(found) = found else { return Ok(!(low..=high).any(is_delete)) };
@@ -105,7 +107,7 @@ impl Changes {
 struct Seen {
     local: u32,
     by_server: u32,
-    /// Keys with the change that was missing.
+    /// Keys, each with the change that was missing.
     missing: HashSet<(usize, u32)>,
 }
 
@@ -170,7 +172,7 @@ fn read_beside_writers(mode: &str, io: &str) -> Result<()> {
     let mut stream = server.connect()?;
     let dropped = match mode {
         "store" => 0,
-        // A change forgets keys on the disk that share a tag with its key.
+        // A change removes keys from the disk that share a tag with its key.
         _ => stat(&mut stream, "tier_items_dropped")? as usize + KEYS / 100,
     };
     for Seen { local, by_server, missing } in seen {
@@ -180,7 +182,7 @@ fn read_beside_writers(mode: &str, io: &str) -> Result<()> {
     }
     ensure!(stat(&mut stream, "tier_reads")? > 1000);
     ensure!(stat(&mut stream, "local_reads")? > 0);
-    // No one changes anything now.
+    // Nothing changes any more.
     let missing = (0..KEYS).filter(|key| {
         let low = changes.answered[*key].load(SeqCst);
         let found = clients[2].get(format!("key {key}")).unwrap();

@@ -1,5 +1,5 @@
-//! `-o drop_privileges` beside a disk tier: the system call filter permits a full life of the
-//! directory. Writes, reclaim, reads, deletes, flushes, a clean stop, which replaces the manifest
+//! `-o drop_privileges` with a disk tier. The system call filter must permit the full life of a
+//! directory: writes, reclaim, reads, deletes, flushes, a clean stop, which replaces the manifest
 //! and writes a cache's index, and a restart.
 
 use std::fs;
@@ -31,10 +31,10 @@ fn start(place: &TempDir, mode: &[&str]) -> Result<(ServerUnderTest, Stream)> {
     Ok((server, stream))
 }
 
-/// Returns the modes of seccomp of the threads.
+/// Returns the seccomp modes of the threads.
 fn modes(server: &ServerUnderTest) -> Result<Vec<String>> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid()))?.flatten();
-    // A thread that has ended meanwhile has none.
+    // A thread that has ended in the meantime has no status.
     let statuses = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
     let mode = |status: String| {
         let line = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
@@ -58,7 +58,7 @@ fn set(stream: &mut Stream, keys: std::ops::Range<u32>, round: u32) -> Result<()
         let value = value_of(key, round);
         format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len())
     };
-    // A pipeline shares its syncs.
+    // The requests of a pipeline share their syncs.
     for first in keys.clone().step_by(100) {
         let last = keys.end.min(first + 100);
         let sets = (first..last).map(set).collect::<String>() + "mn\r\n";
@@ -69,7 +69,7 @@ fn set(stream: &mut Stream, keys: std::ops::Range<u32>, round: u32) -> Result<()
     Ok(())
 }
 
-/// Counts the items that are there, each of which has to have the value of the round.
+/// Counts the existing items, each of which must have the value of the round.
 fn hits(stream: &mut Stream, keys: std::ops::Range<u32>, round: u32) -> Result<u32> {
     let mut hits = 0;
     for key in keys {
@@ -83,7 +83,7 @@ fn hits(stream: &mut Stream, keys: std::ops::Range<u32>, round: u32) -> Result<u
     Ok(hits)
 }
 
-/// Waits until the disk has got everything, and asserts that it works.
+/// Waits until everything is on disk, and asserts that the disk works.
 fn settle(stream: &mut Stream) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while stat(stream, "tier_dirty_bytes")? > 0 {
@@ -101,12 +101,12 @@ fn live(mode: &[&str]) -> Result<()> {
     let is_store = mode.contains(&"store");
     let place = tempfile::tempdir()?;
     let (server, mut stream) = start(&place, mode)?;
-    // More than the log has room for, so that reclaim works and extents are allocated again.
+    // More than fits into the log, so that reclaim runs and extents are allocated again.
     let mut round = 0;
     while stat(&mut stream, "tier_segments_reclaimed")? <= 4 {
         round += 1;
         ensure!(round < 100, "nothing is reclaimed");
-        // A cache drops what comes faster than its disk writes.
+        // A cache drops items that arrive faster than its disk writes.
         for first in (0..KEYS).step_by(500) {
             set(&mut stream, first..first + 500, round)?;
             settle(&mut stream)?;

@@ -1,5 +1,5 @@
-//! Requests whose items only the disk has: their answers come complete and in order, whatever they
-//! wait for.
+//! Requests for items that are only on disk. Their responses must be complete and in order,
+//! regardless of what they wait for.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -34,7 +34,7 @@ fn start(place: &TempDir, mode: &str, io: &str) -> Result<ServerUnderTest> {
     Ok(server)
 }
 
-/// Appends a request of each kind about an item, and the answer to it.
+/// Appends a request of each kind for an item, and the response to it.
 fn ask(number: u32, requests: &mut String, answers: &mut String) -> Result<()> {
     let (value, bytes) = (value(number), value(number).len());
     let other = number + 1;
@@ -42,7 +42,8 @@ fn ask(number: u32, requests: &mut String, answers: &mut String) -> Result<()> {
     write!(answers, "VALUE k{number} {number} {bytes}\r\n{value}\r\n")?;
     let (next, next_bytes) = (self::value(other), self::value(other).len());
     write!(answers, "VALUE k{other} {other} {next_bytes}\r\n{next}\r\nEND\r\n")?;
-    // "k" and the number in base64: the key of the meta command is not the word that is sent.
+    // "k" and the number in base64, because the key of the meta command differs from the token that
+    // is sent.
     write!(requests, "mg {} s b\r\n", base64(format!("k{}", number + 2).as_bytes()))?;
     write!(answers, "HD s{}\r\n", self::value(number + 2).len())?;
     write!(requests, "append k{number} 0 0 2\r\n!!\r\nadd k{other} 0 0 1\r\nx\r\n")?;
@@ -81,7 +82,7 @@ fn answers_keep_their_order(mode: &str, io: &str) -> Result<()> {
         }
         requests.push_str("mn\r\n");
         answers.push_str("MN\r\n");
-        // The requests arrive in parts that end anywhere.
+        // The requests arrive in parts that may end anywhere.
         for part in requests.as_bytes().chunks(97 + first as usize) {
             stream.write_all(part)?;
         }
@@ -109,7 +110,7 @@ fn answers_from_the_disk_of_a_cache_keep_their_order() -> Result<()> {
     Ok(())
 }
 
-/// Values of 100 KB, longer than a receive, for keys that only the disk has.
+/// Values of 100 KB, longer than a receive, for keys that are only on disk.
 #[test]
 fn values_that_arrive_in_parts_meet_the_item_of_the_disk() -> Result<()> {
     for io in ["epoll", "auto"] {

@@ -1,5 +1,5 @@
-//! A server with a directory on disk (`--tier-path`): what it has answered is there after a kill,
-//! and its answers wait for the disk together.
+//! A server with a directory on disk (`--tier-path`). Acknowledged changes must survive a kill, and
+//! the responses of several connections must wait for the disk together.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -54,11 +54,11 @@ fn value_of(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes().into_iter().cycle().take(8 + bytes).collect()
 }
 
-/// A client with keys of its own. It knows what each may have.
+/// A client with its own keys. It keeps track of the possible values of each.
 struct Client {
     name: u32,
     numbers: u32,
-    /// The value that was acknowledged last, and those that were sent since.
+    /// The value that was acknowledged last, and all values that were sent since then.
     may_have: HashMap<u32, Vec<Option<u32>>>,
 }
 
@@ -93,7 +93,7 @@ impl Client {
         Ok(())
     }
 
-    /// Checks what each key has, which is acknowledged from now on.
+    /// Checks the value of each key, which counts as acknowledged from now on.
     fn check(&mut self, stream: &mut Stream) -> Result<()> {
         for (key, states) in &mut self.may_have {
             let request = format!("get {}-{key}\r\n", self.name);
@@ -123,7 +123,7 @@ fn stat(stream: &mut Stream, name: &str) -> Result<u64> {
     Ok(row.with_context(|| format!("{name} in {text}"))?.trim().parse()?)
 }
 
-/// Lets clients work on a server, kills it in the middle of it, and starts it again.
+/// Runs clients on a server, kills it while they work, and starts it again.
 fn survive_kills(io: &str, rounds: u32) -> Result<()> {
     let place = Place::new()?;
     let args = ["--durability", "sync", io, "-t", "2"];
@@ -301,8 +301,8 @@ fn a_start_that_cannot_be_meant_is_refused_with_a_reason() -> Result<()> {
     Ok(())
 }
 
-/// A directory whose index needs more memory than `-m` leaves for it: the start says so, and what
-/// is there is served.
+/// If the index of a directory needs more memory than `-m` leaves for it, the start logs that, and
+/// the existing items are served.
 #[test]
 fn a_start_with_too_little_memory_for_its_index_says_so() -> Result<()> {
     const ITEMS: u32 = 250_000;

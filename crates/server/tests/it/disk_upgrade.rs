@@ -1,5 +1,5 @@
-//! A successor process takes over a server with a disk tier at SIGUSR2: no acknowledged change is
-//! lost, and the clients see nothing but a closed connection between requests.
+//! On SIGUSR2, a successor process takes over a server with a disk tier. No acknowledged change may
+//! be lost, and clients notice nothing except a closed connection between requests.
 
 use std::io;
 use std::path::Path;
@@ -23,8 +23,8 @@ fn start(mode: &str) -> Result<(Scene, TempDir)> {
     Ok((Scene::tcp(&args)?, folder))
 }
 
-/// A client that counts in one key, and connects again when the server closes the connection.
-/// Returns the last number that was stored, and how often it connected.
+/// A client that counts in one key, and reconnects when the server closes the connection. Returns
+/// the last number that was stored, and how often it connected.
 fn count(address: &Address, stop: &AtomicBool, key: &str) -> Result<(u32, u32)> {
     let (mut stream, mut connects) = (Stream::connect(address)?, 1);
     let mut number = 0;
@@ -34,7 +34,7 @@ fn count(address: &Address, stop: &AtomicBool, key: &str) -> Result<(u32, u32)> 
         match stream.ask(set.as_bytes(), b"\r\n") {
             Ok(answer) if answer == b"STORED\r\n" => number += 1,
             Ok(answer) => bail!("{key} {number}: {}", answer.escape_ascii()),
-            // The connection is closed. Whether the set was executed is known to a get.
+            // The connection is closed. A get shows whether the set was executed.
             Err(error) if is_closed(&error) => {
                 stream = Stream::connect(address)?;
                 connects += 1;
@@ -53,8 +53,8 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// The number in a key; 0 if there is none. A successor that reads the directory for longer than
-/// `--tier-wait-secs` says so, and is asked again.
+/// Returns the number in a key; 0 without an item. If a successor reads the directory for longer
+/// than `--tier-wait-secs`, it responds with an error, and the client asks again.
 fn get(stream: &mut Stream, key: &str) -> Result<u32> {
     let request = format!("get {key}\r\n");
     let mut found = stream.ask(request.as_bytes(), b"\r\n")?;
@@ -70,7 +70,7 @@ fn get(stream: &mut Stream, key: &str) -> Result<u32> {
     number.parse().with_context(|| found.clone())
 }
 
-/// Upgrades, and waits until the new process has the directory.
+/// Starts an upgrade, and waits until the new process has the directory.
 fn upgrade(scene: &mut Scene) -> Result<()> {
     let old = scene.pid()?;
     rustix::process::kill_process(old, Signal::USR2)?;

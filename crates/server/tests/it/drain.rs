@@ -1,5 +1,5 @@
-//! Drain: `POST /api/v1/drain` and its undo. Connections end between requests, and nothing that the
-//! server has executed stays without its answer.
+//! Drain: `POST /api/v1/drain` and its undo. Connections end between requests, and every executed
+//! request receives its response.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use crate::binary;
 use crate::tls_scene;
 use crate::tls_scene::Encrypted;
 
-/// Both loops of a worker.
+/// Both kinds of loop that a worker may have.
 const LOOPS: [&str; 2] = ["--io=epoll", "--io=auto"];
 
 /// A server with an admin listener.
@@ -42,7 +42,7 @@ impl Drained {
         Ok(Self { server, admin })
     }
 
-    /// Sends a request for the drain, and returns the state.
+    /// Sends a request that concerns the drain, and returns the state.
     fn ask(&self, method: &str) -> Result<(String, u64)> {
         let request = format!(
             "{method} /api/v1/drain HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -59,7 +59,7 @@ impl Drained {
         Ok((response.status, response.body))
     }
 
-    /// True if a line of the metrics is this one.
+    /// True if the metrics contain this line.
     fn metric(&self, line: &str) -> Result<bool> {
         Ok(get(&self.admin, "/metrics", &[])?.body.lines().any(|of| of == line))
     }
@@ -113,7 +113,7 @@ fn idle_connections_end_after_the_grace_and_new_ones_after_their_answer() -> Res
             "{io}: closed after {waited:?}, within the grace"
         );
         ensure!(waited < Duration::from_secs(3), "{io}: an idle connection stays {waited:?}");
-        // It has not sent its first request: it has some time for that.
+        // The connection has not sent its first request, so it has some time for that.
         silent.ask(b"get k\r\n", b"END\r\n").context("the first request")?;
         ensure!(rest(&mut silent)?.is_empty(), "{io}: bytes without a request");
         drop((idle, silent));
@@ -159,7 +159,7 @@ fn an_undo_within_the_grace_leaves_all_connections_open() -> Result<()> {
     for stream in &mut streams {
         stream.ask(b"mn\r\n", b"MN\r\n").context("after the undo")?;
     }
-    // A second drain has a grace of its own.
+    // A second drain has a separate grace period.
     assert_eq!(drained.ask("POST")?.0, "draining");
     sleep(Duration::from_millis(400));
     assert_eq!(drained.ask("POST")?.0, "draining", "a repeated request does not start it again");
@@ -177,17 +177,17 @@ fn an_undo_within_the_grace_leaves_all_connections_open() -> Result<()> {
 /// How a client sends its increments.
 #[derive(Clone, Copy, Debug)]
 enum Pace {
-    /// Without a pause, whatever is answered.
+    /// Without a pause, regardless of responses.
     Flood,
     /// In parts that end in the middle of a line.
     Parts,
-    /// Some at a time, with a little pause.
+    /// Several at a time, with a short pause.
     Bursts,
 }
 
 const PACES: [Pace; 4] = [Pace::Flood, Pace::Parts, Pace::Bursts, Pace::Bursts];
 
-/// Sends increments until the connection fails, and returns the number of answers.
+/// Sends increments until the connection fails, and returns the number of responses.
 fn count_answers(stream: &mut Stream, key: &str, pace: Pace) -> Result<u64> {
     let line = format!("incr {key} 1\r\n");
     let mut writer = stream.try_clone()?;
@@ -218,8 +218,8 @@ fn count_answers(stream: &mut Stream, key: &str, pace: Pace) -> Result<u64> {
     })
 }
 
-/// Has clients increment a counter each, in every pace, until their connections end. Calls `end`
-/// while they do, and returns the answers that each client got.
+/// Runs clients that each increment a counter, in every pace, until their connections end. Calls
+/// `end` in the meantime, and returns the number of responses of each client.
 fn increment(server: &ServerUnderTest, end: impl FnOnce() -> Result<()>) -> Result<Vec<u64>> {
     let mut setup = server.connect()?;
     for number in 0..PACES.len() {
@@ -243,7 +243,7 @@ fn increment(server: &ServerUnderTest, end: impl FnOnce() -> Result<()>) -> Resu
     })
 }
 
-/// Checks that as many increments were executed as were answered.
+/// Checks that exactly as many increments were executed as were answered.
 fn check_counters(server: &ServerUnderTest, answered: &[u64], what: &str) -> Result<()> {
     let mut stream = server.connect()?;
     for (number, (answers, pace)) in answered.iter().zip(PACES).enumerate() {
@@ -277,14 +277,14 @@ fn every_executed_request_is_answered() -> Result<()> {
     Ok(())
 }
 
-/// The process that the pid file names is killed at the end of a test.
+/// The process in the pid file, which is killed at the end of a test.
 struct Successor(PathBuf);
 
 impl Drop for Successor {
     fn drop(&mut self) {
         let pid = fs::read_to_string(&self.0).ok().and_then(|pid| pid.trim().parse().ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // Fails if it has exited already.
+            // Fails if the process has already exited.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -327,7 +327,7 @@ fn a_request_that_has_begun_may_end_within_a_limit() -> Result<()> {
         let mut value = begun(b"set a 0 0 10\r\n01234")?;
         let mut large = begun(b"set b 0 0 500000\r\n0123456789")?;
         let (mut no_line, mut no_value) = (begun(b"get ")?, begun(b"set c 0 0 10\r\n01")?);
-        // By then the server has received it.
+        // The server has received it after this time.
         sleep(Duration::from_millis(200));
         let began = Instant::now();
         drained.ask("POST")?;
@@ -394,7 +394,7 @@ fn a_stop_is_obeyed_while_connections_are_closed() -> Result<()> {
         drained.ask("POST")?;
         sleep(Duration::from_millis(300));
         let began = Instant::now();
-        ensure!(drained.server.stop(signal)?.success(), "{signal:?} is no success");
+        ensure!(drained.server.stop(signal)?.success(), "{signal:?} fails");
         ensure!(began.elapsed() < Duration::from_secs(8), "{signal:?}: {:?}", began.elapsed());
     }
     Ok(())

@@ -73,7 +73,7 @@ fn a_dump_shows_every_item_and_others_are_served_meanwhile() -> Result<()> {
         });
         let all = dumped(&mut client, "lru_crawler metadump all\r\n", "END\r\n");
         let keys = dumped(&mut client, "lru_crawler mgdump hash\r\n", "EN\r\n");
-        // The larger items are in a class of their own.
+        // The larger items are in a separate class.
         let large = dumped(&mut client, "lru_crawler metadump 9\r\n", "END\r\n");
         is_over.store(true, Relaxed);
         let served = writer.join().expect("the writer does not panic")?;
@@ -106,7 +106,7 @@ fn an_unread_dump_takes_little_memory_and_continues_when_it_is_read() -> Result<
     let answer = readers[0].ask(b"", b"END\r\n")?;
     ensure!(answer.iter().filter(|byte| **byte == b'\n').count() >= ITEMS + 2);
     readers[0].ask(b"mn\r\n", b"MN\r\n")?;
-    // The other clients leave in the middle.
+    // The other clients disconnect in the middle.
     drop((readers, client));
     scene.end()
 }

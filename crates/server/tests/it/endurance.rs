@@ -1,6 +1,6 @@
 //! A server runs for many minutes under clients that come and go, read slowly, watch and poll, with
-//! an upgrade every minute. The resources of the kernel and the process stay constant, and a
-//! well-behaved client never waits. `make verify ONLY=endurance MINUTES=30`.
+//! an upgrade every minute. The resources of the kernel and the process must stay constant, and a
+//! well-behaved client must never wait. `make verify ONLY=endurance MINUTES=30`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -65,11 +65,11 @@ impl Held {
     }
 }
 
-/// How long each worker of a server has waited for a processor so far, by its id.
+/// How long each worker of a server has waited for a processor so far, by the thread's id.
 struct RunDelays(HashMap<OsString, Duration>);
 
 impl RunDelays {
-    /// Reads those of a process; a process that has exited has no workers.
+    /// Returns the delays of a process. A process that has exited has no workers.
     fn of(pid: Pid) -> Self {
         let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
         let delay = |thread: fs::DirEntry| {
@@ -108,10 +108,10 @@ struct Scene {
 }
 
 impl Drop for Scene {
-    /// Kills the last successor; the first process has its own guard.
+    /// Kills the last successor. The first process has a separate guard.
     fn drop(&mut self) {
         if let Ok(pid) = self.pid() {
-            // Fails if it has exited already.
+            // Fails if the process has already exited.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -148,7 +148,7 @@ impl Scene {
 
     fn pid(&self) -> Result<Pid> {
         let pid = fs::read_to_string(self.files.path("pid"))?.trim().parse()?;
-        Pid::from_raw(pid).context("0 is no process")
+        Pid::from_raw(pid).context("0 is not a process id")
     }
 
     fn is_over(&self) -> bool {
@@ -196,7 +196,7 @@ impl Scene {
     }
 
     /// Connections that request five megabytes each and read a little of it once a second. They
-    /// reconnect after an upgrade: the data in their sockets would last for minutes.
+    /// reconnect after an upgrade, because the data in their sockets would last for minutes.
     fn read_slowly(&self) -> Result<()> {
         let request = [&b"get"[..], &b" k".repeat(5000), b"\r\n"].concat();
         let open = || -> std::io::Result<TcpStream> {
@@ -250,7 +250,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Watches everything; every other watcher does not read.
+    /// Watches everything. Every other watcher does not read.
     fn watch(&self, reads: bool) -> Result<()> {
         while !self.is_over() {
             let mut stream = TcpStream::connect(self.plain)?;
@@ -274,7 +274,7 @@ impl Scene {
     }
 
     /// A well-behaved client. Returns its longest wait for a response, and how often it had to
-    /// reconnect. While other processes occupy the processors, the wait is not the server's.
+    /// reconnect. Subtracts the time in which other processes occupied the processors.
     fn stand_by(&self) -> Result<(Duration, u64)> {
         let (mut stream, mut longest, mut reconnected) = (self.plain_stream()?, Duration::ZERO, 0);
         let started = Instant::now();

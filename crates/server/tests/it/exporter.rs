@@ -1,5 +1,5 @@
-//! The page of `/metrics` beside that of memcached_exporter, which scrapes the same server: the
-//! same names, labels, types and values.
+//! Compares the page of `/metrics` with that of memcached_exporter, which scrapes the same server:
+//! the same names, labels, types and values.
 //!
 //! Skipped without Go or without access to its module proxy.
 
@@ -22,7 +22,7 @@ use crate::killed::Killed;
 const MODULE: &str = "github.com/prometheus/memcached_exporter";
 const VERSION: &str = "v0.14.4";
 
-/// Families of the exporter that the server leaves out, and why.
+/// Families of the exporter that the server omits, with the reasons.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("memcached_slab_chunks_per_page", PAGES),
     ("memcached_slab_current_pages", PAGES),
@@ -40,13 +40,13 @@ const PAGES: &str = "projected onto memcached's pages and chunks, which Larder d
 const TOGETHER: &str = "always 0 by size class: Larder counts it for all classes together";
 const OF_EXPORTER: &str = "describes the exporter";
 
-/// Families of the server that this version of the exporter does not have, and why.
+/// Families of the server that this version of the exporter does not have, with the reasons.
 const ADDED: &[(&str, &str)] = &[("memcached_direct_reclaims_total", "the next version has it")];
 
-/// Values that a scrape changes, or that go on between two scrapes.
+/// Values that a scrape changes, or that change between two scrapes.
 const MOVING: &[&str] = &[
     "memcached_connections_total",
-    // The exporter asks for several statistics, each of which ends a turn.
+    // The exporter requests several statistics, each of which ends a turn.
     "memcached_connections_yielded_total",
     "memcached_current_connections",
     "memcached_process_system_cpu_seconds_total",
@@ -61,7 +61,7 @@ const MOVING: &[&str] = &[
     "memcached_slab_warm_age_seconds",
 ];
 
-/// Counters that the workload must have moved, so that a row that is missing or exchanged shows.
+/// Counters that the workload must have moved, so that a missing or exchanged row is noticed.
 const MOVED: &[&str] = &[
     "memcached_commands_total{command=\"cas\",status=\"badval\"}",
     "memcached_commands_total{command=\"cas\",status=\"hit\"}",
@@ -113,7 +113,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Returns the families of memcached's that are not in a list.
+    /// Returns the families with memcached's prefix that are not in a list.
     fn families(&self, except: &[(&str, &str)]) -> BTreeSet<&str> {
         let names = self.kinds.keys().map(String::as_str);
         names
@@ -123,7 +123,7 @@ impl Page {
     }
 }
 
-/// Returns the series with its labels in order. No value here has a comma or a brace.
+/// Returns the series with its labels in order. No value here contains a comma or a brace.
 fn sorted(series: &str) -> Result<String> {
     let Some((name, labels)) = series.split_once('{') else { return Ok(series.to_owned()) };
     let labels = labels.strip_suffix('}').context("labels without an end")?;
@@ -165,7 +165,7 @@ fn exporter(folder: &Path) -> Result<Option<PathBuf>> {
     bail!("{MODULE} {VERSION} cannot be built: {said}")
 }
 
-/// Starts the exporter, and waits until it answers.
+/// Starts the exporter, and waits until it responds.
 fn start_exporter(binary: &Path, server: &SocketAddr) -> Result<(Killed, Address)> {
     let address = free_address()?;
     let child = Command::new(binary)
@@ -182,7 +182,7 @@ fn start_exporter(binary: &Path, server: &SocketAddr) -> Result<(Killed, Address
     Ok((child, address))
 }
 
-/// Moves the counters.
+/// Runs a workload that moves the counters.
 fn work(server: &ServerUnderTest) -> Result<()> {
     let mut stream = server.connect()?;
     stream.ask(b"set gone 0 0 1\r\nx\r\nflush_all\r\n", b"OK\r\n")?;
@@ -207,7 +207,8 @@ fn work(server: &ServerUnderTest) -> Result<()> {
     stream.ask(&large, b"SERVER_ERROR object too large for cache\r\n")?;
     let mut stream = server.connect()?;
     stream.ask(b"lru_crawler crawl all\r\n", b"OK\r\n")?;
-    // More than the memory holds, so that items are evicted; each batch is more than -R commands.
+    // More than fits into memory, so that items are evicted. Each batch contains more than -R
+    // commands.
     let value = "v".repeat(9_000);
     for batch in 0..100 {
         let mut sets = String::new();
@@ -228,7 +229,7 @@ fn be_refused(server: &ServerUnderTest) -> Result<()> {
     for _ in 0..60 {
         open.push(server.connect()?);
     }
-    // The last one is refused once all before it are accepted.
+    // The last connection is refused once all earlier ones are accepted.
     let mut refusal = String::new();
     let last = open.last_mut().context("no connection")?;
     last.read_to_string(&mut refusal).with_context(|| {
@@ -239,7 +240,7 @@ fn be_refused(server: &ServerUnderTest) -> Result<()> {
     drop(open);
     let mut stream = server.connect()?;
     let deadline = Instant::now() + Duration::from_secs(10);
-    // While the others close, this connection may be refused too.
+    // While the others close, this connection may also be refused.
     while stream.ask(b"version\r\n", b"\r\n").is_err() {
         ensure!(Instant::now() < deadline, "the server accepts no connection");
         sleep(Duration::from_millis(20));
@@ -248,7 +249,7 @@ fn be_refused(server: &ServerUnderTest) -> Result<()> {
     Ok(())
 }
 
-/// Those that a disk tier of mode cache has.
+/// The counters that a disk tier of mode cache must also have moved.
 const MOVED_ON_DISK: &[&str] = &[
     "memcached_extstore_bytes_limit",
     "memcached_extstore_bytes_used",
@@ -272,7 +273,7 @@ fn those_of_extstore_are_the_exporters_too() -> Result<()> {
     compare_pages(&["-o", &option], &[MOVED, MOVED_ON_DISK].concat())
 }
 
-/// Compares the page of a server with that of the exporter, after some work that must have moved
+/// Compares the page of a server with that of the exporter, after a workload that must have moved
 /// these series.
 fn compare_pages(args: &[&str], moved: &[&str]) -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -294,7 +295,7 @@ fn compare_pages(args: &[&str], moved: &[&str]) -> Result<()> {
     let request = b"GET /metrics HTTP/1.0\r\n\r\n";
     let theirs_at = || Page::parse(&http::exchange(&theirs, request)?.body);
     let ours_at = || Page::parse(&http::get(&Address::Tcp(admin), "/metrics", &[])?.body);
-    // A census answers for a second, and the maintainer settles.
+    // A census is valid for a second, and the maintainer settles.
     sleep(Duration::from_millis(1_500));
     let (theirs, ours) = (theirs_at()?, ours_at()?);
 
@@ -341,7 +342,7 @@ fn compare(theirs: &Page, ours: &Page) -> Result<()> {
         }
     }
     for series in ours.values.keys().filter(|of| is_compared(of, ADDED)) {
-        // The server shows this family for classes without items too, since alerts divide by it.
+        // The server also shows this family for classes without items, because alerts divide by it.
         let is_early = family(series) == "memcached_slab_items_outofmemory_total";
         if !theirs.values.contains_key(series) && !is_early {
             differences.push(format!("{series} is not the exporter's"));

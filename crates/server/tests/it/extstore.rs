@@ -1,5 +1,5 @@
-//! memcached's names of extstore, on a server whose disk has what memory evicts: the rows beside
-//! those of a real memcached with extstore, and whether the numbers are true.
+//! memcached's names of extstore, on a server whose disk stores evicted items. Compares the rows
+//! with those of a real memcached with extstore, and checks the numbers.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// The rows of memcached without a counterpart. docs/start/extstore.md has the reasons.
+/// The rows of memcached without a counterpart. docs/start/extstore.md lists the reasons.
 const LEFT_OUT: [&str; 7] = [
     "get_extstore",
     "get_aborted_extstore",
@@ -23,7 +23,7 @@ const LEFT_OUT: [&str; 7] = [
     "extstore_io_queue",
 ];
 
-/// A folder with the file of a server.
+/// A folder for the file of a server.
 struct Place(TempDir);
 
 impl Place {
@@ -73,7 +73,7 @@ fn number(stream: &mut Stream, name: &str) -> Result<u64> {
     Ok(row.with_context(|| format!("{section} has no {name}"))?.1.parse()?)
 }
 
-/// Stores items, and waits until the disk has got what memory has evicted.
+/// Stores items, and waits until the disk contains all evicted ones.
 fn store(stream: &mut Stream, keys: std::ops::Range<u32>, value_bytes: usize) -> Result<()> {
     let value = "v".repeat(value_bytes);
     for key in keys {
@@ -130,8 +130,8 @@ fn a_store_and_a_server_without_a_disk_have_no_such_rows() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the disk takes and drops nothing more: rows of one answer are counted at different
-/// moments.
+/// Waits until the disk neither writes nor drops items any more, because the rows of one response
+/// are read at different moments.
 fn settle(stream: &mut Stream) -> Result<()> {
     let mut counts = || -> Result<_> {
         let names = ["extstore_objects_written", "extstore_objects_evicted"];
@@ -154,7 +154,8 @@ fn settle(stream: &mut Stream) -> Result<()> {
 fn numbers_are_those_of_the_log() -> Result<()> {
     let place = Place::new()?;
     let (_server, mut stream) = place.larderd("32m", "")?;
-    // Each key is stored once, twice as many as fit on the disk, slowly enough for it.
+    // Each key is stored once. Twice as many as fit on the disk are stored, slowly enough for the
+    // disk.
     for round in 0..60 {
         store(&mut stream, round * 1000..(round + 1) * 1000, 1000)?;
     }
@@ -163,7 +164,7 @@ fn numbers_are_those_of_the_log() -> Result<()> {
     let (written, evicted) = (of("extstore_objects_written")?, of("extstore_objects_evicted")?);
     ensure!(evicted > 10_000, "only {evicted} of {written} items went with old segments");
     let used = of("extstore_objects_used")?;
-    // Keys that share a tag in the index are forgotten together; no row counts them.
+    // Keys that share a tag in the index are removed together, and no row counts them.
     let rest = (written - evicted).abs_diff(used);
     ensure!(rest < 20, "{written} written, {evicted} gone, {used} used");
     let bytes = evicted * (32 + "1000-10000".len() as u64 + 1000);
@@ -173,7 +174,7 @@ fn numbers_are_those_of_the_log() -> Result<()> {
     ensure!((free + pages) * (4 << 20) == of("extstore_limit_maxbytes")?, "{free} and {pages}");
     ensure!(of("extstore_limit_maxbytes")? == 32 << 20, "the limit is that of ext_path");
     let (begun, gone) = (of("extstore_page_allocs")?, of("extstore_page_reclaims")?);
-    // One may be on its way from used to free.
+    // One page may be on its way from used to free.
     ensure!((begun - gone).abs_diff(pages) <= 1, "{begun} begun, {gone} reclaimed, {pages} in use");
     ensure!(of("extstore_page_evictions")? == gone, "all of them had items");
     let (live, hollow) = (of("extstore_bytes_used")?, of("extstore_bytes_fragmented")?);

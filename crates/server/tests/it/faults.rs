@@ -1,9 +1,9 @@
-//! A peer that disconnects in any state: its connection and all of its resources are freed, and
-//! other clients notice nothing. Also peers that read little at a time, or connect in large
+//! A peer that disconnects in any state: its connection and all of its resources must be freed, and
+//! other clients must notice nothing. Also peers that read little at a time, or connect in large
 //! numbers.
 //!
-//! The table combines the state of a peer ([`STATES`]), how it disconnects ([`Death`]), how soon,
-//! how it is connected ([`Route`]) and the server's poller ([`LOOPS`]).
+//! The table combines the state of a peer ([`STATES`]), how and how soon it disconnects
+//! ([`Death`]), how it is connected ([`Route`]) and the server's poller ([`LOOPS`]).
 
 use std::io::{Read, Write};
 use std::thread::sleep;
@@ -18,9 +18,9 @@ use crate::peers::{Death, Peer, Route, Site};
 /// The state of a peer when it disconnects.
 struct State {
     name: &'static str,
-    /// The bytes it has sent by then.
+    /// The bytes it has sent before.
     sent: fn() -> Vec<u8>,
-    /// The response it expects if it still reads.
+    /// The response that it expects if it still reads.
     owed: Owed,
 }
 
@@ -127,7 +127,7 @@ fn large_item() -> Vec<u8> {
 
 const LOOPS: [&str; 2] = ["uring", "epoll"];
 
-/// How soon the peer disconnects: while the server works on its request, or while the result has to
+/// How soon the peer disconnects: while the server works on its request, or while the result must
 /// wait.
 const DELAYS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(20)];
 
@@ -163,7 +163,7 @@ impl Account {
         Ok(Self { stats, descriptors: site.scene.server.descriptor_count()? })
     }
 
-    /// Waits until everything is as before.
+    /// Waits until all counts are as before.
     fn is_back(&self, site: &Site, stream: &mut Stream) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -246,7 +246,7 @@ fn pairs<'a, A, B>(these: &'a [A], those: &'a [B]) -> impl Iterator<Item = (&'a 
     these.iter().flat_map(move |this| those.iter().map(move |that| (this, that)))
 }
 
-/// Returns the ways to disconnect, each at once and delayed.
+/// Returns the ways to disconnect, each of them immediate and delayed.
 fn deaths(route: Route) -> Vec<(Death, Duration)> {
     pairs(route.deaths(), &DELAYS).map(|(death, delay)| (*death, *delay)).collect()
 }

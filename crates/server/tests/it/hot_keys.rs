@@ -1,4 +1,4 @@
-//! Hot keys over HTTP and on the wire: what is shown, and to whom.
+//! Hot keys over HTTP and in the cache protocol: what is shown, and to whom.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -37,12 +37,12 @@ fn stats(stream: &mut Stream) -> Result<BTreeMap<String, String>> {
         match line.trim_end().strip_prefix("STAT ").and_then(|row| row.split_once(' ')) {
             Some((name, value)) => rows.insert(name.to_owned(), value.to_owned()),
             None if line == "END\r\n" => return Ok(rows),
-            None => bail!("{line:?} is no row"),
+            None => bail!("{line:?} is not a row"),
         };
     }
 }
 
-/// Asks 8 times for the first key, 4 times for the second and twice for the third, again and again.
+/// Repeatedly requests the first key 8 times, the second 4 times and the third twice.
 fn load(stream: &mut Stream, keys: [&[u8]; 3]) -> Result<()> {
     let mut request = Vec::new();
     for round in 0..2000 {
@@ -160,7 +160,7 @@ fn a_limit_that_cannot_be_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A load that ends with the test.
+/// A load generator that ends with the test.
 struct Bench(Child);
 
 impl Drop for Bench {
@@ -187,7 +187,7 @@ fn a_zipf_load_shows_its_hottest_keys() -> Result<()> {
     bench.args(["bench", "--server", &address.to_string(), "--mode", "get", "--skew", "0.99"]);
     bench.args(["--keys", "1000000", "--multiget", "16", "--seconds", "75"]);
     let bench = Bench(bench.stdout(Stdio::null()).spawn().context("larder bench")?);
-    // The bench stores all keys first, evenly.
+    // The load generator first stores all keys once.
     let gets = |stream: &mut Stream| -> Result<u64> {
         stream.write_all(b"stats\r\n")?;
         let mut reader = BufReader::new(stream.try_clone()?);

@@ -28,7 +28,7 @@ impl Cache {
         Ok(Self { server, admin })
     }
 
-    /// Sends a request for a key, as the path has it.
+    /// Sends a request for a key that is already encoded for a path.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -48,7 +48,7 @@ impl Cache {
         self.ask("GET", key, &[], b"")
     }
 
-    /// Sends commands of the text protocol, and returns what comes before the end of the answer.
+    /// Sends commands of the text protocol, and returns the response without its end.
     pub(crate) fn wire(&self, commands: &str, end: &str) -> Result<String> {
         let answer = self.server.connect()?.ask(commands.as_bytes(), end.as_bytes())?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
@@ -61,7 +61,7 @@ impl Cache {
         Ok(row.with_context(|| format!("no {name} in {rows}"))?.parse()?)
     }
 
-    /// Returns the most memory that the process has had resident so far, in bytes.
+    /// Returns the peak resident memory of the process so far, in bytes.
     pub(crate) fn peak_bytes(&self) -> Result<usize> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.server.pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -95,7 +95,7 @@ pub(crate) fn chunked(key: &str, chunks: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Returns bytes that differ from place to place.
+/// Returns bytes that differ from position to position.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7 + (at >> 8) * 13 + (at >> 16)) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Items over HTTP that are large, slow, interrupted or many at once.
+//! Items over HTTP that are large, slow or interrupted, and many requests at the same time.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ fn a_large_value_streams_in_little_memory() -> Result<()> {
     let found = cache.get("large")?;
     ensure!(found.bytes == value, "other bytes: {} of {}", found.bytes.len(), value.len());
     assert_eq!(found.headers["x-larder-flags"], "5");
-    // Readers that take little at a time: what they have not taken stays in the cache.
+    // Readers that read little at a time. The unread rest stays in the cache.
     let mut readers = Vec::new();
     for _ in 0..100 {
         let mut reader = Stream::connect(&cache.admin)?;
@@ -44,7 +44,7 @@ fn a_large_value_streams_in_little_memory() -> Result<()> {
     let grown = cache.peak_bytes()? - before;
     ensure!(grown <= 16 * MIB, "readers of a large value take {grown} bytes of the process");
     assert_eq!(cache.ask("DELETE", "large", &[], b"")?.status, 200);
-    // A reader that has begun gets the value that was there.
+    // A reader that has begun receives the value that existed then.
     let mut last = readers.pop().context("a reader")?;
     let mut rest = Vec::new();
     last.set_timeout(Duration::from_secs(20))?;
@@ -155,8 +155,8 @@ fn a_thousand_requests_at_once_are_answered() -> Result<()> {
     Ok(())
 }
 
-/// A peer that sends a byte a second, and one that takes nothing, end in bounded time, and others
-/// are served meanwhile.
+/// A peer that sends one byte per second, and a peer that receives nothing, end in bounded time.
+/// Others are served in the meantime.
 #[test]
 fn slow_peers_end_and_delay_no_other() -> Result<()> {
     let cache = Cache::start(&["-I", "128m", "-m", "512"])?;
@@ -201,7 +201,7 @@ fn requests_share_a_bounded_memory() -> Result<()> {
     let mut held = Vec::new();
     for _ in 0..40 {
         let mut stream = Stream::connect(&cache.admin)?;
-        // Fails if the server refuses the request meanwhile.
+        // Fails if the server refuses the request in the meantime.
         let _ = stream.write_all(&all[..all.len() - 5]);
         held.push(stream);
     }
@@ -217,7 +217,7 @@ fn requests_share_a_bounded_memory() -> Result<()> {
         });
     }
     ensure!(refused >= 20, "{refused} of 40 bodies of 1 MB are refused");
-    assert_eq!(cache.put("other", &[], b"v")?.status, 201, "a small request beside them");
+    assert_eq!(cache.put("other", &[], b"v")?.status, 201, "a small request at the same time");
     let grown = cache.peak_bytes()? - before;
     ensure!(grown <= 16 * MIB, "unfinished bodies take {grown} bytes");
     drop(held);
@@ -226,7 +226,7 @@ fn requests_share_a_bounded_memory() -> Result<()> {
     Ok(())
 }
 
-/// curl decides itself when it sends a body, and whether it waits to be asked for it.
+/// curl decides by itself when it sends a body, and whether it waits for 100 Continue.
 #[test]
 fn curl_stores_and_reads_a_large_value() -> Result<()> {
     if Command::new("curl").arg("--version").output().is_err() {
@@ -252,7 +252,7 @@ fn curl_stores_and_reads_a_large_value() -> Result<()> {
     let (from, to) = (sent.display().to_string(), received.display().to_string());
     assert_eq!(curl(&["-T", &from], "../a?ttl=60")?, "201");
     assert_eq!(curl(&["-o", &to], "../a")?, "200");
-    ensure!(fs::read(&received)? == fs::read(&sent)?, "curl gets other bytes");
+    ensure!(fs::read(&received)? == fs::read(&sent)?, "curl receives other bytes");
     assert_eq!(curl(&["-T", &from, "-H", "Transfer-Encoding: chunked", "-o", &to], "b")?, "411");
     fs::write(&sent, pattern(33 * MIB))?;
     assert_eq!(curl(&["-T", &from, "-o", &to], "c")?, "413");

@@ -1,4 +1,4 @@
-//! Items over HTTP: `/api/v1/cache/{key}` beside the wire of the same server.
+//! Items over HTTP: `/api/v1/cache/{key}`, compared with the cache protocol of the same server.
 
 use std::fs;
 use std::io::Read;
@@ -80,7 +80,7 @@ fn the_ttl_comes_from_a_header_or_a_parameter_and_returns() -> Result<()> {
         ("x", &["Cache-Control: max-age=soon"], "1 to 2147483647"),
         ("x", &["X-Larder-Flags: -1"], "X-Larder-Flags"),
         ("x", &["If-None-Match: *"], "not supported"),
-        ("x", &["Content-Range: bytes 0-1/2"], "stored whole"),
+        ("x", &["Content-Range: bytes 0-1/2"], "sent as a whole"),
     ] {
         let refused = cache.put(path, headers, b"v")?;
         let is_named = refused.status == 400 && refused.body.contains(words);
@@ -116,7 +116,7 @@ fn a_key_is_the_raw_path_decoded_once() -> Result<()> {
         let found = cache.get(read_as)?;
         assert_eq!((found.status, found.body.as_str()), (200, stored_as), "{read_as}");
     }
-    // What a layer that normalizes paths, or decodes twice, would find.
+    // Keys that a layer would find if it normalized paths or decoded them twice.
     for key in ["y", "settings", "z", "n", "%25", "a"] {
         assert_eq!(cache.get(key)?.status, 404, "{key}");
     }
@@ -272,7 +272,7 @@ fn watchers_and_leases_see_requests() -> Result<()> {
     {
         ensure!(seen.contains(words), "no {words:?} in {seen}");
     }
-    // A removal ends the lease of a client that is about to store what it read before.
+    // A removal ends the lease of a client that is about to store an older value.
     let answer = cache.wire("lease-get l\r\n", "END\r\n")?;
     let token = answer.split(' ').nth(2).context("a token")?.to_owned();
     assert_eq!(cache.ask("DELETE", "l", &[], b"")?.status, 404);
@@ -287,14 +287,14 @@ fn watchers_and_leases_see_requests() -> Result<()> {
 fn limits_are_judged_before_and_while_a_body_arrives() -> Result<()> {
     let cache = Cache::start(&["-I", "2m"])?;
     cache.put("old", &[], b"old")?;
-    // The length alone is judged, and no 100 Continue invites the body.
+    // The announced length decides, and no 100 Continue invites the body.
     let long = head("PUT", "k", &["Content-Length: 3000000", "Expect: 100-continue"]);
     let refused = exchange(&cache.admin, &long)?;
     ensure!(refused.status == 413 && refused.body.contains("-I"), "{refused:?}");
     let absurd = head("PUT", "k", &["Content-Length: 18446744073709551615"]);
     let refused = exchange(&cache.admin, &absurd)?;
     ensure!([400, 413, 431].contains(&refused.status), "{refused:?}");
-    // Without a length, what arrives is judged.
+    // Without an announced length, the bytes that arrive are counted.
     let chunk = pattern(100_000);
     let stored = exchange(&cache.admin, &chunked("c", &[b"ab", b"c"]))?;
     ensure!(stored.status == 201 && cache.get("c")?.body == "abc", "{stored:?}");

@@ -1,4 +1,4 @@
-//! What the kernel holds for connections: nothing after they are closed, and little of a response
+//! The kernel's memory for connections: nothing after they are closed, and little of a response
 //! that is not read. An io_uring operation in progress holds its socket even after the descriptor
 //! is closed, so counting descriptors is not enough.
 
@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, s
 
 use crate::peers::{Route, Site};
 
-/// The kernel counts sockets by network namespace, so the test runs again in its own namespace.
+/// The kernel counts sockets by network namespace, so the test runs again in a separate one.
 #[test]
 fn the_kernel_frees_every_socket_of_a_closed_connection() -> Result<()> {
     const MARK: &str = "LARDER_TEST_OWN_NETWORK";
@@ -54,7 +54,7 @@ fn in_its_own_network() -> Result<()> {
     Ok(())
 }
 
-/// Peers disconnect in all ways; afterwards the kernel has no more sockets than before.
+/// Peers disconnect in all ways. Afterwards the kernel must have no more sockets than before.
 fn come_and_go(route: Route, io: &str) -> Result<()> {
     let Some(site) = Site::start(route, io, &["-t", "2"])? else { return Ok(()) };
     let before = sockets_used()?;
@@ -99,7 +99,7 @@ fn the_kernel_keeps_little_of_what_a_peer_does_not_read() -> Result<()> {
         let kept = loop {
             sleep(Duration::from_millis(200));
             let kept = unsent_bytes(address.port())?;
-            // Every peer's response waits, and no more of it comes.
+            // Every peer's response waits, and the amount no longer grows.
             if kept == before && kept >= PEERS << 10 {
                 break kept / PEERS;
             }

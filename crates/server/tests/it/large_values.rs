@@ -1,5 +1,5 @@
-//! Large values are returned as they were stored: at any length, in any parts, in each dialect,
-//! while other clients fill, delete and flush the same keys.
+//! Large values must be returned as they were stored: at any length, in any parts and in each
+//! dialect, while other clients fill, delete and flush the same keys.
 
 use std::io::Read;
 use std::thread::{self, sleep};
@@ -19,7 +19,7 @@ const LOOPS: [&str; 2] = ["uring", "epoll"];
 /// Segments have 256 KiB, and pieces 32 KiB.
 const ARGS: [&str; 4] = ["-t", "2", "-m", "64"];
 
-/// Clients with keys of their own, which know the expected values.
+/// Number of clients with their own keys, whose expected values are known.
 const GUESTS: u64 = 4;
 
 fn seed() -> Result<u64> {
@@ -35,7 +35,7 @@ fn duration() -> Duration {
     Duration::from_secs(secs.unwrap_or(2))
 }
 
-/// All segments have been unpinned and all uploads have ended.
+/// Checks that all segments have been unpinned and all uploads have ended.
 fn is_let_go(stream: &mut Stream) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     for (group, name) in
@@ -139,7 +139,8 @@ fn item(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
-/// The item being read is deleted, and as much is stored as the cache can hold, several times.
+/// The item is deleted while it is read, and several times as much data as fits into the cache is
+/// stored.
 #[test]
 fn a_paused_reader_gets_the_rest_of_a_value_deleted_meanwhile() -> Result<()> {
     for (route, io) in [
@@ -184,7 +185,7 @@ fn a_paused_reader_gets_the_rest_of_a_value_deleted_meanwhile() -> Result<()> {
     Ok(())
 }
 
-/// More readers than may pin segments: the others get copies, a little at a time.
+/// More readers than may pin segments. The others receive copies, a little at a time.
 #[test]
 fn many_slow_readers_get_all_of_a_large_value() -> Result<()> {
     const PEERS: usize = 100;
@@ -201,7 +202,7 @@ fn many_slow_readers_get_all_of_a_large_value() -> Result<()> {
             peer.send(format!("get {}\r\n", key.repeat(8)).as_bytes())?;
         }
         sleep(Duration::from_millis(300));
-        // A small value is still answered.
+        // A small value must still be answered.
         store(&mut control, "small", b"value")?;
         let held_bytes = stat(&mut control, "", "response_obj_bytes")?;
         ensure!(
@@ -246,7 +247,8 @@ fn unfinished_large_values_do_not_block_other_clients() -> Result<()> {
         for number in 0..200 {
             store(&mut control, &format!("other{number}"), value(number, 500_000))?;
         }
-        // A client that continues in time may find its memory reclaimed, but gets an error.
+        // If a client continues in time, its memory may already be reclaimed, but it receives an
+        // error.
         for (number, peer) in peers.iter_mut().enumerate().take(20) {
             peer.send(&value(number, 1_000_000)[1..])?;
             peer.send(b"\r\nmn\r\n")?;

@@ -1,4 +1,4 @@
-//! Authentication: user files, read at the start and again on request.
+//! Authentication: user files, which are read at startup and again on request.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -58,7 +58,7 @@ fn sasl_admits_only_users_of_the_file() -> Result<()> {
     let mut stream = server.connect()?;
     let (code, mechanisms) = ask(&mut stream, &Command::Mechanisms)?;
     ensure!((code, &mechanisms[..]) == (status::SUCCESS, b"PLAIN"), "{code} {mechanisms:?}");
-    // CVE-2013-7239: a failed login admits no one.
+    // CVE-2013-7239: a failed login must not authenticate the connection.
     let wrong = b"\0user@realm\0Secret";
     ensure!(ask(&mut stream, &login(wrong))?.0 == status::NOT_ALLOWED, "a wrong password");
     ensure!(ask(&mut stream, &SET)?.0 == status::NOT_ALLOWED, "a store without a login");
@@ -107,7 +107,7 @@ fn users_change_on_sighup_and_stay_if_the_new_file_is_unusable() -> Result<()> {
     wait_for(&server, b"\0old\0secret", status::NOT_ALLOWED)?;
     ensure!(ask(&mut inside, &SET)?.0 == status::SUCCESS, "who is in stays in");
 
-    fs::write(file.path(), "this is no user\n")?;
+    fs::write(file.path(), "this is not a user\n")?;
     reload(&server)?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while !server.log().contains("line 1 has no colon") {

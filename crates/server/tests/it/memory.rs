@@ -1,4 +1,4 @@
-//! The process stays within `-m` plus a constant, whatever it stores.
+//! The process stays within `-m` plus a constant, regardless of what it stores.
 
 use std::io::Write;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::binary;
 
 const MIB: u64 = 1 << 20;
 const LIMIT_BYTES: u64 = 64 * MIB;
-/// Code, stacks, connection buffers and the allocator's slack.
+/// Code, stacks, connection buffers and memory that the allocator keeps.
 const CONSTANT_BYTES: u64 = 24 * MIB;
 
 /// Pseudo-random keys and value lengths, the same in every run.
@@ -28,7 +28,7 @@ impl Stores {
         (self.state >> 33) % below
     }
 
-    /// Stores values of these lengths under this many keys until they total this many bytes.
+    /// Stores values of these lengths under this many keys until their total is this many bytes.
     fn send(
         &mut self,
         stream: &mut Stream,
@@ -121,8 +121,9 @@ fn long_appends_and_prepends_take_no_memory_beside_the_cache() -> Result<()> {
         "{}",
         answer.escape_ascii()
     );
-    // All of the memory is touched, so that any excess shows. The items are hardly ever stored
-    // again: beside items in use, eviction takes a value of this size while more arrives for it.
+    // All memory is touched, so that any excess is noticed. Items are rarely stored again, because
+    // eviction may have to drop a value of this size while more data arrives for it, in addition to
+    // items in use.
     Stores { state: 1 }.send(&mut stream, 100..5_000, 10_000_000, 3 * LIMIT_BYTES)?;
     for word in ["set", "append", "set", "prepend"] {
         stream.write_all(format!("{word} k 0 0 {}\r\n", part.len()).as_bytes())?;
@@ -134,7 +135,8 @@ fn long_appends_and_prepends_take_no_memory_beside_the_cache() -> Result<()> {
     Ok(())
 }
 
-/// Stores until it is stopped. Returns how many stores were answered and the longest time of one.
+/// Stores until `stop` is set. Returns how many stores were answered and the duration of the
+/// longest one.
 fn store_on(stream: &mut Stream, stop: &AtomicBool) -> Result<(usize, Duration)> {
     let value = "v".repeat(4000);
     let (mut count, mut longest) = (0, Duration::ZERO);

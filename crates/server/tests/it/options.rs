@@ -83,7 +83,7 @@ const REFUSED: &[&str] = &[
     "-o read_buf_mem_limit=x",
 ];
 
-/// The exit status says who has to change something: 64 the options, 67 the user, 71 the system.
+/// The exit status shows what must be changed: 64 the options, 67 the user, 71 the system.
 #[test]
 fn command_lines_that_memcached_refuses_are_refused_with_a_foreseeable_exit_code() {
     let lines = REFUSED.iter().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -195,7 +195,8 @@ fn settings(binary: &Path, args: &[&str]) -> Result<Vec<(String, String)>> {
     Ok(rows.lines().filter_map(row).collect())
 }
 
-/// Rows that may differ: each start has its own port, and one has another default in 1.6.45.
+/// Rows that may differ: each start has a different port, and one row has another default in
+/// 1.6.45.
 const NOT_COMPARED: [&str; 2] = ["tcpport", "slab_automove_window"];
 
 #[test]
@@ -213,7 +214,7 @@ fn settings_are_shown_as_memcached_shows_them() {
         "-o idle_timeout=50,track_sizes,temporary_ttl=20,hashpower=17,hash_algorithm=xxh3",
         "-o hot_lru_pct=30,warm_lru_pct=50,hot_max_factor=0.3,warm_max_factor=1.255",
         "-o lru_crawler_sleep=10,lru_crawler_tocrawl=7,tail_repair_time=60",
-        // Not below 48: 1.6.18 takes the second for slab_sizes too.
+        // Not below 48, because 1.6.18 also takes the second one for slab_sizes.
         "-o watcher_logbuf_size=32,worker_logbuf_size=100",
         "-B ascii -o slab_sizes=96-200-300",
         "-B auto -L -vv",

@@ -12,8 +12,8 @@ use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
 use crate::binary;
 use crate::dice::Dice;
 
-/// A command has been answered after the first of these times, or after the second where other
-/// programs use the processors.
+/// A command is answered after the first of these times, or after the second if other programs use
+/// the processors.
 const ANSWERED: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(25)];
 
 /// The protocol of a conversation.
@@ -44,7 +44,7 @@ impl Pair {
         Ok(Self { larderd: start(binary())?, memcached: start(memcached()?)?, dialect })
     }
 
-    /// Holds this many conversations with both servers, and compares the results.
+    /// Runs this many conversations with both servers, and compares the results.
     pub(crate) fn compare(
         &self,
         conversations: u64,
@@ -81,8 +81,9 @@ impl Pair {
             if ours == theirs {
                 return Ok(None);
             }
-            // memcached may answer differently while earlier responses are unsent: it then creates
-            // a new item for a number that it would have changed in place, without its metadata.
+            // memcached may respond differently while earlier responses are unsent. It then creates
+            // a new item for a number that it would otherwise have changed in place, without its
+            // metadata.
             let ends = commands.iter().map(Vec::len).chain([self.dialect.end.len()]);
             theirs =
                 self.answers(&self.memcached, commands, &ends.collect::<Vec<_>>(), answered)?;
@@ -130,7 +131,7 @@ impl Pair {
         (self.dialect.comparable)(&answer)
     }
 
-    /// Removes commands that the difference does not need.
+    /// Removes commands that are not necessary for the difference.
     fn shrink(&self, mut commands: Vec<Vec<u8>>, seed: u64) -> Result<Vec<Vec<u8>>> {
         let mut part = commands.len() / 2;
         while part > 0 {

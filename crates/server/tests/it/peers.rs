@@ -24,19 +24,19 @@ pub(crate) enum Route {
     Tls,
 }
 
-/// How it disconnects.
+/// How a peer disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// With a reset; bytes in transit are returned.
+    /// With a reset. Bytes in transit are lost.
     Reset,
     /// Like a program that exits.
     Close,
-    /// It sends no more, but still reads.
+    /// It sends nothing more, but still reads.
     HalfClose,
 }
 
 impl Route {
-    /// Returns the possible ways: a unix socket has no resets.
+    /// Returns the possible ways. A unix socket has no resets.
     pub(crate) fn deaths(self) -> &'static [Death] {
         match self {
             Self::Unix => &[Death::Close, Death::HalfClose],
@@ -86,7 +86,7 @@ impl Site {
         let config = Arc::new(encrypted.config());
         let Encrypted { files, server, address } = encrypted;
         let deadline = Instant::now() + Duration::from_secs(10);
-        // This port opens a moment after the one that was waited for.
+        // This port opens a moment after the one that the test has waited for.
         while Stream::connect(&Address::Tcp(plain)).is_err() && Instant::now() < deadline {
             sleep(Duration::from_millis(1));
         }
@@ -171,7 +171,7 @@ impl Peer {
             }
             Death::Close => Ok(None),
             Death::HalfClose => {
-                // Fails if the server has closed first.
+                // Fails if the server has closed the connection first.
                 let _ = self.half_close();
                 Ok(Some(self))
             }

@@ -39,7 +39,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
 /// Returns the lines of `/proc/<pid>/status` with this prefix, for each thread of a server.
 fn status_of_threads(server: &ServerUnderTest, word: &str) -> Result<Vec<String>> {
     let threads = fs::read_dir(format!("/proc/{}/task", server.pid()))?.flatten();
-    // A thread that has ended meanwhile has none.
+    // A thread that has ended in the meantime has no status.
     threads
         .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
         .map(|status| {
@@ -57,7 +57,7 @@ impl Daemon {
     fn of(pid_file: &Path) -> Result<Self> {
         wait_until("the pid file is written", || pid_file.exists())?;
         let pid = fs::read_to_string(pid_file)?.trim().parse()?;
-        Ok(Self(Pid::from_raw(pid).context("0 is no process")?))
+        Ok(Self(Pid::from_raw(pid).context("0 is not a process id")?))
     }
 }
 
@@ -136,7 +136,7 @@ fn it_survives_the_reader_of_its_standard_error() {
     let mut process = Killed(larderd.spawn().unwrap());
     drop(process.0.stderr.take());
     wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
-    // It listens before it reads the users, and answers after that.
+    // The server listens before it reads the users, and responds after that.
     let mut client = UnixStream::connect(&socket).unwrap();
     client.write_all(b"set login 0 0 13\r\nuser password\r\n").unwrap();
     client.read_exact(&mut [0]).unwrap();
@@ -157,7 +157,7 @@ fn a_signal_does_not_end_a_process_that_has_just_begun_to_listen() {
         let socket = folder.path().join("socket");
         let mut process = Killed(command(&binary()).arg("-s").arg(&socket).spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(10);
-        // Without a pause: the time between the socket and the first threads is short.
+        // Without a pause, because the time between the socket and the first threads is short.
         while UnixStream::connect(&socket).is_err() {
             assert!(Instant::now() < deadline, "start {start}: it does not listen within 10 s");
         }
@@ -266,7 +266,7 @@ fn a_pid_file_of_a_running_process_is_warned_about() {
         fs::read_to_string(&pid_file).unwrap().trim() == server.pid().to_string()
     })
     .unwrap();
-    assert!(server.log().contains("names running process 1"), "{}", server.log());
+    assert!(server.log().contains("contains the id of running process 1"), "{}", server.log());
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn descriptors_for_all_connections_are_allowed_and_core_files_where_they_are_wan
     assert_ne!(soft("Max core file size"), "0", "{limits}");
 }
 
-/// Runs a command as an unprivileged user, in a shell after these words.
+/// Runs a command as an unprivileged user, in a shell after the commands `words`.
 fn as_nobody(words: &str, binary: &Path, args: &str) -> Result<Output> {
     let script = format!("{words}; exec {} {args}", binary.display());
     let mut shell = Command::new("setpriv");
@@ -320,7 +320,7 @@ fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
     let _process = Killed(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
     let streams: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    // At least half of them fit; the last ones are refused.
+    // At least half of the connections fit, and the last ones are refused.
     let mut refused = String::new();
     let mut last = streams.last().unwrap();
     last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -354,7 +354,8 @@ fn root_becomes_the_user_that_is_named_and_keeps_nothing() {
             assert_eq!(found, text, "{word}");
         }
     }
-    // The system gives a process that may write core files to its user.
+    // The system assigns the files of a process to its user only if the process may write core
+    // files.
     let owner = fs::metadata(format!("/proc/{}/environ", server.pid())).unwrap().uid();
     assert_eq!(owner, 65534);
 }
@@ -420,7 +421,7 @@ const NO_CAPABILITY: &str = "0000000000000000";
 fn a_start_that_fails_leaves_no_socket_behind() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    // Others may read it, so the directory is refused, after the sockets are open.
+    // Other users may read the directory, so the server refuses it, after the sockets are open.
     fs::create_dir(path("tier")).unwrap();
     fs::set_permissions(path("tier"), Permissions::from_mode(0o755)).unwrap();
     let mut larderd = command(&binary());

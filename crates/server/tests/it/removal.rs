@@ -1,4 +1,4 @@
-//! Removal by prefix and the listing of keys, on the wire and over HTTP.
+//! Removal by prefix and the listing of keys, in the cache protocol and over HTTP.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// A removal of these takes a hundred milliseconds or more.
+/// Removing these takes a hundred milliseconds or more.
 const ITEMS: usize = 300_000;
 
-/// The address of an admin listener, and the folder of its socket, which goes with it.
+/// The address of an admin listener, and the folder of its socket, which is removed with it.
 struct Admin {
     address: Address,
     _folder: TempDir,
@@ -77,7 +77,7 @@ fn begin(admin: &Address, body: &str) -> Result<u64> {
     parsed(&response)?["id"].as_u64().context("a number")
 }
 
-/// Waits for the end of a removal, whose progress must never fall, and returns its last state.
+/// Waits for the end of a removal, and returns its last state. The progress must never decrease.
 fn wait_for_end(admin: &Address, id: u64) -> Result<Value> {
     let (deadline, mut progress) = (Instant::now() + Duration::from_secs(60), 0.0);
     loop {
@@ -93,7 +93,7 @@ fn wait_for_end(admin: &Address, id: u64) -> Result<Value> {
     }
 }
 
-/// Stores items of this key prefix and value under these numbers.
+/// Stores items with this key prefix and value under these numbers.
 fn fill(stream: &mut Stream, prefix: &str, value: &str, numbers: &[usize]) -> Result<()> {
     for numbers in numbers.chunks(1000) {
         let line = |number| format!("{prefix}{number} 0 0 {} noreply\r\n{value}\r\n", value.len());
@@ -128,8 +128,8 @@ fn all() -> Vec<usize> {
     (0..ITEMS).collect()
 }
 
-/// What is stored after the request stays and what was stored before goes, while clients store all
-/// the time. Returns how many stores happened before the end of the removal.
+/// Clients store all the time. Items stored after the request must stay, and items stored before it
+/// must be removed. Returns how many stores happened before the end of the removal.
 fn hammered(args: &[&str], may_lose_new: bool) -> Result<()> {
     let (server, admin) = start(args)?;
     let mut stream = server.connect()?;
@@ -163,7 +163,7 @@ fn hammered(args: &[&str], may_lose_new: bool) -> Result<()> {
         ensure!(state["state"] == "done" && state["progress"] == 1.0, "{state}");
         Ok(during)
     })?;
-    ensure!(during > 1000, "only {during} stores beside the removal");
+    ensure!(during > 1000, "only {during} stores during the removal");
     let left = values(&mut stream, "p:", &odd)?.into_iter().flatten().count();
     ensure!(left == 0, "{left} items stored before the request are left");
     let new = values(&mut stream, "p:", &even)?;
@@ -186,7 +186,7 @@ fn so_it_is_without_cas_tokens() -> Result<()> {
     hammered(&["-m", "256", "-C"], false)
 }
 
-/// Eviction moves items to other places meanwhile.
+/// Eviction moves items to other places in the meantime.
 #[test]
 fn so_it_is_in_a_memory_that_is_too_small() -> Result<()> {
     hammered(&["-m", "12"], true)?;
@@ -215,7 +215,7 @@ fn one_removal_runs_at_a_time_and_the_wire_shows_it() -> Result<()> {
     ensure!(shown.contains("STAT state done\r\n"), "{shown}");
     ensure!(shown.contains(&format!("STAT removed {ITEMS}\r\n")), "{shown}");
     ensure!(shown.contains("STAT progress 1.000\r\n"), "{shown}");
-    // By now the next one may begin.
+    // The next removal may begin now.
     assert_eq!(stream.ask(b"delete_prefix b:\r\n", b"\r\n")?, b"OK 2\r\n");
     assert_eq!(wait_for_end(&admin, 2)?["removed"], 0);
     assert_eq!(wait_for_end(&admin, 1)?["state"], "done", "the one before is remembered");
@@ -228,7 +228,7 @@ fn a_removal_can_be_cancelled() -> Result<()> {
     let mut stream = server.connect()?;
     fill(&mut stream, "a:", "v", &all())?;
     let body = r#"{"prefix":"a:"}"#;
-    // On one connection, so that the second request comes while the removal runs.
+    // On one connection, so that the second request arrives while the removal runs.
     let both = format!(
         "POST /api/v1/delete-prefix HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}\
          DELETE /api/v1/delete-prefix/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
@@ -368,7 +368,7 @@ fn bad_requests_are_refused_with_a_reason() -> Result<()> {
             "{shown:?}: {response:?}"
         );
     }
-    // Without an announced length the body is counted as it arrives.
+    // A body without an announced length is counted as it arrives.
     let chunk = format!("1000\r\n{}\r\n", "k".repeat(4096));
     let chunked = "POST /api/v1/delete-prefix HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Transfer-Encoding: chunked\r\n\r\n";
@@ -397,7 +397,7 @@ fn listed(admin: &Address, query: &str, rows_max: usize) -> Result<(Vec<Value>, 
     listed_from(admin, query, rows_max, String::new())
 }
 
-/// As [`listed`], from a page on.
+/// Same as [`listed`], but starts at a given page.
 fn listed_from(
     admin: &Address,
     query: &str,
@@ -445,8 +445,8 @@ fn keys_are_listed_page_by_page_with_what_is_known_of_them() -> Result<()> {
     Ok(())
 }
 
-/// A page looks at a part of the index only, so it may have no rows and a cursor all the same; and
-/// a cursor is still good after the index has grown.
+/// A page examines only a part of the index, so it may have no rows but a cursor nevertheless. A
+/// cursor is still valid after the index has grown.
 #[test]
 fn a_page_is_bounded_in_work_and_its_cursor_survives_growth() -> Result<()> {
     let (server, admin) = start(&["-m", "256"])?;
@@ -465,7 +465,7 @@ fn a_page_is_bounded_in_work_and_its_cursor_survives_growth() -> Result<()> {
     assert_eq!(keys.len(), 1000, "keys are missing after {pages} more pages");
     let (none, pages) = listed(&admin, "&prefix=none", 1000)?;
     ensure!(none.is_empty() && pages > 5, "{pages} pages without a row");
-    // Another server does not take the cursor.
+    // Another server does not accept the cursor.
     let (_other, admin) = start(&[])?;
     assert_eq!(get(&admin, &format!("/api/v1/keys?cursor={cursor}"), &[])?.status, 400);
     Ok(())

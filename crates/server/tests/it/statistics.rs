@@ -164,7 +164,7 @@ fn names_and_their_order_are_memcacheds() -> Result<()> {
     for command in ["stats", "stats items", "stats slabs", "stats settings"] {
         let names = |stream: &mut Stream| -> Result<Vec<String>> {
             let names = ask(stream, command)?.into_iter().map(|(name, _)| name);
-            // With a disk tier (`LARDER_TIER`) there are rows about it; extstore.rs compares them.
+            // With a disk tier (`LARDER_TIER`) there are rows about it, which extstore.rs compares.
             let is_of_disk = |name: &str| {
                 name.starts_with("tier_") || name == "durability" || name.contains("extstore")
             };

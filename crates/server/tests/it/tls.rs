@@ -1,4 +1,4 @@
-//! TLS: which clients are served and which refused, and that clients do not affect each other.
+//! TLS: which clients are served and which are refused, and that clients do not affect each other.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -33,9 +33,9 @@ fn hello(scene: &Encrypted) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads to the end of the connection. Returns false if the read timeout came first.
+/// Reads to the end of the connection. Returns false if the read times out first.
 fn has_ended(stream: &mut TcpStream) -> Result<bool> {
-    // An alert may come first; a reset is an end as well.
+    // An alert may come first. A reset is also an end.
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(true),
@@ -152,7 +152,7 @@ fn a_stalled_handshake_blocks_no_client_and_ends_with_the_idle_timeout() -> Resu
     }
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     for (mut socket, number) in stalled.into_iter().zip(0..) {
-        // The client sends requests meanwhile, or it would be idle as well.
+        // The client sends requests in the meantime, because it would otherwise be idle as well.
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
         while !has_ended(&mut socket)? {
             set(&mut client, "k", b"v")?;
@@ -237,7 +237,7 @@ fn addresses_differ_in_their_certificate_policy() -> Result<()> {
     let list = format!("notls:{plain},btls:{any},mtls:{mutual}");
     let words = "ssl_verify_mode=1,ssl_session_cache";
     let scene = Encrypted::start_with(files, words, &["-l", &list])?;
-    // The server binds these addresses after the one at which it was awaited.
+    // The server binds these addresses after the one that the test has waited for.
     let deadline = Instant::now() + Duration::from_secs(30);
     while TcpStream::connect(mutual).is_err() && Instant::now() < deadline {
         sleep(Duration::from_millis(5));
@@ -328,7 +328,7 @@ fn new_certificates_are_taken_by_command_and_by_signal() -> Result<()> {
 
     scene.files.write(&scene.files.authority.identity("third")?)?;
     let pid = i32::try_from(scene.server.pid())?;
-    kill_process(Pid::from_raw(pid).context("0 is no process")?, Signal::HUP)?;
+    kill_process(Pid::from_raw(pid).context("0 is not a process id")?, Signal::HUP)?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while shown_name(&scene.client()?, &NAMES) != Some("third") {
         ensure!(Instant::now() < deadline, "the signal changed nothing");
@@ -413,7 +413,7 @@ fn files_that_cannot_be_used_end_the_start() -> Result<()> {
         let path = files.path(name).display().to_string();
         assert!(message.contains(&path), "{message}");
         assert!(message.lines().count() == 1, "{message}");
-        // rustls shows its types in places.
+        // rustls shows its type names in some messages.
         for word in ["KeyMismatch", "NoItemsFound", "BadEncoding", "Inconsistent"] {
             assert!(!message.contains(word), "{message}");
         }
@@ -442,8 +442,8 @@ fn memory_of_encrypted_clients_is_bounded() -> Result<()> {
     let scene = Encrypted::start("read_buf_mem_limit=4", &["-c", "2000"])?;
     let config = Arc::new(scene.config());
     let mut bystander = scene.connect(&config)?;
-    // Short enough to be copied into a response: a longer value is sent from the cache's memory and
-    // needs no other.
+    // Short enough to be copied into a response. A longer value is sent from the cache's memory and
+    // needs no other memory.
     set(&mut bystander, "value", &[b'v'; 10_000])?;
     let before = scene.server.rss_bytes()?;
     let mut idle = Vec::new();
@@ -453,7 +453,7 @@ fn memory_of_encrypted_clients_is_bounded() -> Result<()> {
     let idle_bytes = scene.server.rss_bytes()?.saturating_sub(before) / 400;
     assert!(idle_bytes < 16 * 1024, "an idle connection costs {idle_bytes} bytes");
 
-    // Clients that request much and do not read hold as much as the others leave.
+    // Clients that request much and do not read occupy as much as the others leave.
     let before = scene.server.rss_bytes()?;
     for client in &mut idle[..200] {
         client.write_all(&[&b"get"[..], &b" value".repeat(1000), b"\r\n"].concat())?;

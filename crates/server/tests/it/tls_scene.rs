@@ -77,7 +77,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// Returns the options for TLS with these files and further words of `-o`.
+    /// Returns the options for TLS with these files and further values of `-o`.
     pub(crate) fn args(&self, words: &str) -> Vec<String> {
         let folder = self.folder.path().display();
         let files = format!(
@@ -96,7 +96,7 @@ impl Files {
         self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are valid")
     }
 
-    /// As [`Self::config`], with these versions and a certificate.
+    /// Same as [`Self::config`], but with these versions and a certificate.
     pub(crate) fn config_of(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -144,12 +144,12 @@ impl Encrypted {
         Ok(Self { files, server, address })
     }
 
-    /// As [`Files::config`].
+    /// Same as [`Files::config`].
     pub(crate) fn config(&self) -> ClientConfig {
         self.files.config()
     }
 
-    /// As [`Files::config_of`].
+    /// Same as [`Files::config_of`].
     pub(crate) fn config_of(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -202,7 +202,7 @@ pub(crate) fn stat(stream: &mut impl ReadWrite, name: &str) -> Result<Option<u64
     Ok(line.map(str::parse).transpose()?)
 }
 
-/// Returns the name in the certificate that the server has shown.
+/// Returns the name in the server's certificate.
 pub(crate) fn shown_name(client: &Client, names: &[&'static str]) -> Option<&'static str> {
     let certificate = client.conn.peer_certificates()?.first()?;
     let holds =

@@ -1,4 +1,4 @@
-//! UDP: framing, dropped datagrams, long responses, and that the server cannot be used to flood
+//! UDP: framing, dropped datagrams, long responses, and that nobody can use the server to flood
 //! others.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -33,7 +33,7 @@ impl Scene {
         let patience = Instant::now() + Duration::from_secs(30);
         let client = self.client()?;
         loop {
-            // The system reports a closed port at the next call.
+            // The system reports a closed port on the next call.
             let is_sent = client.send(&datagram(0, 0, 1, b"version\r\n")).is_ok();
             if is_sent && client.recv(&mut [0; 100]).is_ok() {
                 return Ok(());
@@ -67,7 +67,7 @@ fn datagram(id: u16, sequence: u16, count: u16, request: &[u8]) -> Vec<u8> {
     [&numbers, request].concat()
 }
 
-/// Sends a request and assembles its response, checking every datagram.
+/// Sends a request, checks every datagram of its response, and assembles it.
 fn ask(socket: &UdpSocket, id: u16, request: &[u8]) -> Result<Vec<u8>> {
     socket.send(&datagram(id, 0, 1, request))?;
     let (mut answer, mut expected) = (Vec::new(), None);
@@ -121,7 +121,7 @@ fn malformed_datagrams_are_dropped_without_harm() -> Result<()> {
         datagram(1, 0, 1, b"get a"),
         datagram(1, 0, 1, b"set a 0 0 100\r\nhalf"),
         datagram(1, 0, 1, b"set a 0 0 1000000\r\nhalf"),
-        // These request no response.
+        // These requests suppress their responses.
         datagram(1, 0, 1, b"set b 0 0 1 noreply\r\nx\r\n"),
         datagram(1, 0, 1, b"quit\r\n"),
     ] {
@@ -180,7 +180,7 @@ fn a_response_to_another_machine_is_a_small_multiple_of_its_request() -> Result<
     };
     let request = b"get k\r\n";
     let request_bytes = request.len() + 8;
-    // Everything but the value of a response of one datagram.
+    // Everything except the value in a response of one datagram.
     let frame_bytes = 8 + b"VALUE k 0 100\r\n\r\nEND\r\n".len();
     for (args, factor) in [(&[][..], 16), (&["--udp-reply-factor=200"], 200)] {
         let (scene, socket) = start(args)?;
@@ -213,7 +213,7 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
     let request = datagram(1, 0, 1, &b"get k\r\n".repeat(100));
     let flood = thread::spawn(move || {
         for _ in 0..20_000 {
-            // A full socket may refuse.
+            // The send may fail if the socket is full.
             let _ = flooder.send(&request);
         }
     });
@@ -227,8 +227,8 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
     Ok(())
 }
 
-/// Small datagrams take 768 bytes of the socket's buffer. The usual one has room for 277 of them;
-/// one of the largest size that Linux allows by default has room for 554.
+/// A small datagram occupies 768 bytes of the socket's buffer. The default buffer has space for 277
+/// of them; a buffer of the largest size that Linux allows by default has space for 554.
 #[test]
 fn datagrams_that_arrive_at_once_wait_for_a_busy_server() -> Result<()> {
     const SETS: u16 = 500;
@@ -328,7 +328,7 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
     let one = Scene::start(&["-t", "1"])?;
     one.set("k", b"get k\r\nflush_all\r\n")?;
     let address = free_address()?;
-    // Before the other server starts, its address is the sender's.
+    // Before the other server starts, its address belongs to the sender.
     one.server.signal(Signal::STOP)?;
     let sender = UdpSocket::bind(address)?;
     let binary = |opcode: u8, key: &[u8]| {
@@ -382,7 +382,7 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
     for (stream, before) in streams.iter_mut().zip(before) {
         assert_eq!(stat(stream, "bytes_read")? - before, expected as u64);
     }
-    // Nor is the value in the response taken for commands.
+    // The value in the response must not be taken for commands either.
     assert_eq!(ask(&clients[1], 3, b"get k\r\n")?, b"VALUE k 0 4\r\nkept\r\nEND\r\n");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A successor process replaces a server at SIGUSR2 while clients continue.
+//! On SIGUSR2, a successor process replaces a server while clients continue.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::binary;
 use crate::tls_scene;
 use crate::upgrade_scene::{PidFile, Scene, has_ended, wait_until};
 
-/// Clients that reconnect until `stop` is set. Returns how often they connected.
+/// Runs clients that reconnect until `stop` is set. Returns how often they connected.
 fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<usize> {
     let mut count = 0;
     while !stop.load(Relaxed) {
@@ -43,7 +43,7 @@ fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<us
     Ok(count)
 }
 
-/// Upgrades three times while clients come and go: none of them may notice.
+/// Upgrades three times while clients come and go. None of them may notice.
 fn upgrade_under_load(scene: &mut Scene) -> Result<()> {
     let (stop, address) = (AtomicBool::new(false), scene.first.address().clone());
     let visits = thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn at_a_socket(folder: &Path) -> Result<Address> {
 fn memory_inode(pid: Pid) -> Result<u64> {
     for entry in fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()))? {
         let path = entry?.path();
-        // The descriptor may have been closed meanwhile.
+        // The descriptor may have been closed in the meantime.
         let Ok(link) = fs::read_link(&path) else { continue };
         if link.display().to_string().starts_with("/memfd:larder") {
             return Ok(fs::metadata(&path)?.ino());
@@ -129,7 +129,7 @@ fn memory_inode(pid: Pid) -> Result<u64> {
     bail!("process {pid:?} has no memory for readers")
 }
 
-/// Reads items in the server's memory until it is stopped; none may be missing. Returns how many
+/// Reads items in the server's memory until `stop` is set. None may be missing. Returns how many
 /// reads were local.
 fn read_on(client: &Client, stop: &AtomicBool) -> Result<u64> {
     let mut local = 0;
@@ -163,7 +163,7 @@ fn memory_that_others_read_is_handed_over_and_they_read_on() {
         upgraded.and(reader.join().unwrap_or_else(|_| bail!("the reader panicked")))
     });
     assert!(local.unwrap() > 1000, "{}", scene.first.log());
-    // The same memory, not a copy: the usage does not double.
+    // The same memory, not a copy, so that the usage does not double.
     assert_eq!(memory_inode(scene.pid().unwrap()).unwrap(), inode);
     assert_eq!(scene.said("inherited a cache of"), 3, "{}", scene.first.log());
     let mut hit = None;
@@ -203,7 +203,7 @@ fn an_old_process_that_is_killed_leaves_the_memory_in_order() {
 fn memory_is_not_handed_over_if_the_options_ask_for_another() {
     for (line, why) in [
         ("memory_limit = 128\n", "its memory in bytes is"),
-        ("local_readers = \"any\"\n", "its readers were those of --local-readers=same-uid"),
+        ("local_readers = \"any\"\n", "it was started with --local-readers=same-uid"),
     ] {
         let config = tempfile::NamedTempFile::new().unwrap();
         let before = "memory_limit = 64\nlocal_readers = \"same-uid\"\n";
@@ -236,10 +236,8 @@ fn connections_stay_where_they_are_until_they_end_or_their_time_is_over() {
         assert_eq!(other.ask(b"get k\r\n", b"END\r\n").unwrap(), b"END\r\n");
         stream.ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
         kill_process(old, Signal::USR2).unwrap();
-        wait_until("the log says that an upgrade is done", || {
-            scene.said("no upgrade: another") == 1
-        })
-        .unwrap();
+        wait_until("the log reports the upgrade", || scene.said("no upgrade: another") == 1)
+            .unwrap();
         if ends_itself {
             assert!(scene.first.is_running().unwrap());
             drop(stream);
@@ -274,7 +272,7 @@ fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
     fs::remove_file(scene.path("larderd")).unwrap();
     scene.first.signal(Signal::USR2).unwrap();
     wait_until("the start fails", || scene.said("cannot start") == 2).unwrap();
-    // Then one that works.
+    // Then a binary that works.
     put(&scene.path("larderd"), &binary()).unwrap();
     let old = scene.upgrade().unwrap();
     assert_eq!(old, pid);
@@ -282,9 +280,9 @@ fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
     scene.wait_for_end(old).unwrap();
 }
 
-/// Replaces a program, as an installer does. Another process writes it: a child that another thread
-/// is just starting here would keep the file open for a moment, and a file that is open for writing
-/// cannot be executed.
+/// Replaces a program, as an installer does. Another process writes the file. Otherwise a child
+/// that another thread is just starting here could keep the file open for a moment, and a file that
+/// is open for writing cannot be executed.
 fn put(path: &Path, program: &Path) -> Result<()> {
     let new = path.with_extension("new");
     ensure!(Command::new("cp").arg(program).arg(&new).status()?.success(), "cp fails");
@@ -292,7 +290,7 @@ fn put(path: &Path, program: &Path) -> Result<()> {
     Ok(fs::rename(new, path)?)
 }
 
-/// As [`put`], with a script.
+/// Same as [`put`], but with a script.
 fn put_script(path: &Path, script: &str) -> Result<()> {
     let written = path.with_extension("script");
     fs::write(&written, script)?;
@@ -311,7 +309,7 @@ fn a_binary_that_does_not_answer_is_killed() {
     let silent = scene.pid().unwrap();
     scene.first.signal(Signal::USR2).unwrap();
     wait_until("the second upgrade is refused", || {
-        scene.said("no upgrade: one is in progress") == 1
+        scene.said("no upgrade: an upgrade is in progress") == 1
     })
     .unwrap();
     scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
@@ -368,7 +366,7 @@ fn nothing_is_left_open_in_the_new_process() {
         let stats = stream.ask(b"stats\r\n", b"END\r\n").unwrap();
         String::from_utf8_lossy(&stats).contains("STAT curr_connections 1\r\n")
     };
-    // Polled: the descriptor is closed a moment after the connection is no longer counted.
+    // Polled, because the descriptor is closed a moment after the connection is no longer counted.
     wait_until("the first connection is gone", || {
         is_alone() && {
             sleep(Duration::from_millis(100));
@@ -399,10 +397,10 @@ fn datagrams_are_answered_by_the_new_process_alone() {
         String::from_utf8_lossy(&answer[8..bytes]).into_owned()
     };
     assert_eq!(ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
-    // The old process remains, and must not answer: it still has the item.
+    // The old process remains, and must not respond: it still has the item.
     let held = scene.first.connect().unwrap();
     let old = scene.upgrade().unwrap();
-    // For a moment both answer.
+    // For a moment both respond.
     let has_left = || (0..300).all(|_| ask("get k\r\n") == "END\r\n");
     wait_until("the old process has left the socket", has_left).unwrap();
     drop(held);

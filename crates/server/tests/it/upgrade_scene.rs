@@ -14,20 +14,20 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// A pid file; its process is killed at the end of the test.
+/// A pid file whose process is killed at the end of the test.
 pub(crate) struct PidFile(pub(crate) PathBuf);
 
 impl PidFile {
     pub(crate) fn pid(&self) -> Result<Pid> {
         let pid = fs::read_to_string(&self.0)?.trim().parse()?;
-        Pid::from_raw(pid).context("0 is no process")
+        Pid::from_raw(pid).context("0 is not a process id")
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Ok(pid) = self.pid() {
-            // Fails if it has exited already.
+            // Fails if the process has already exited.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -80,7 +80,7 @@ impl Scene {
         self.first.log().matches(words).count()
     }
 
-    /// Waits until a process is gone, or only has to be reaped.
+    /// Waits until a process is gone, or only remains to be reaped.
     pub(crate) fn wait_for_end(&mut self, pid: Pid) -> Result<()> {
         let first = &mut self.first;
         let is_first = pid.as_raw_pid().unsigned_abs() == first.pid();

@@ -1,4 +1,4 @@
-//! `watch` connections, and those that read too slowly.
+//! `watch` connections, including those that read too slowly.
 
 use std::io::{BufRead, BufReader, Write};
 use std::thread::sleep;
@@ -15,7 +15,7 @@ fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
     ServerUnderTest::start(&binary(), transport, args)
 }
 
-/// A watching connection; it is sent everything from now on.
+/// A watching connection, which receives everything from now on.
 struct Watcher(BufReader<Stream>);
 
 impl Watcher {
@@ -41,7 +41,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the next line without its stamp; its number must be above the last one.
+    /// Returns the next line without its stamp. Its number must be above the last one.
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
@@ -115,7 +115,7 @@ fn gets_sets_and_deletes_are_shown_with_the_connection_they_came_from() -> Resul
     Ok(())
 }
 
-/// As in CVE-2013-0179 and similar: a log must account for the length of a key.
+/// CVE-2013-0179 and similar: a log must account for the length of a key.
 #[test]
 fn the_longest_key_becomes_750_bytes() -> Result<()> {
     let server = start(Transport::Unix, &[])?;
@@ -185,7 +185,7 @@ fn a_watcher_that_does_not_read_misses_lines_and_blocks_no_client() -> Result<()
     scene.has_grown_at_most(16 << 20)?;
     wait_for(&mut client, "log_watchers", 1)?;
     ensure!(stat(&mut client, "", "log_watcher_skipped")? > 0, "nothing was skipped");
-    // The lines that fit arrive, then the number of dropped ones, then lines again.
+    // The lines that fit arrive, then the number of dropped lines, then lines again.
     let mut count = 0;
     while !watcher.line()?.starts_with("skipped=") {
         count += 1;

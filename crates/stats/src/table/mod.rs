@@ -1,4 +1,4 @@
-//! The rows of the table, and the enums derived from them.
+//! The rows of the table, and the enums that are derived from them.
 //!
 //! A row is `"name" kind Variant "doc";`. The kinds:
 //!
@@ -91,7 +91,7 @@ macro_rules! table {
             pub const ALL: &[Self] = &[$($( $(Self::$class_gauge,)? )*)*];
         }
 
-        /// All rows, those of a section in the order of its reply.
+        /// All rows. The rows of a section are in the order of its reply.
         pub const TABLE: &[Stat] = &[$($( Stat {
             name: $name,
             source: $(Source::Counter(Counter::$counter))? $(Source::Counter(Counter::$level))?
@@ -122,14 +122,14 @@ General {
     "total_connections" counter ConnectionsTotal "Connections accepted.";
     "rejected_connections" counter ConnectionsRejected if MaxconnsFast "Connections refused because the limit `-c` was reached.";
     "connection_structures" same Counter ConnectionsCurrent "Same as `curr_connections`: a closed connection keeps no memory.";
-    "response_obj_oom" counter ResponseOom "Connections closed because the buffers exceeded their memory limit, and the connection held the most output of those without progress for 2 s.";
+    "response_obj_oom" counter ResponseOom "Connections closed because the buffers exceeded their memory limit, and the connection held the most output of all connections without progress for 2 s.";
     "response_obj_count" level ResponseBufferCount "Output buffers in use.";
     "response_obj_bytes" level ResponseBufferBytes "Memory of the output buffers, in bytes.";
     "read_buf_count" level ReadBufferCount "Input buffers, in use or kept for new connections.";
     "read_buf_bytes" level ReadBufferBytes "Memory of the input buffers, in bytes.";
     "read_buf_bytes_free" level ReadBufferBytesFree "Memory of the input buffers that no connection uses, in bytes.";
-    "read_buf_oom" counter ReadBufferOom "Connections closed because the buffers exceeded their memory limit, and the connection held the most input of those without progress for 2 s.";
-    "reserved_fds" gauge DescriptorsReserved "File descriptors that the server needs besides those of connections.";
+    "read_buf_oom" counter ReadBufferOom "Connections closed because the buffers exceeded their memory limit, and the connection held the most input of all connections without progress for 2 s.";
+    "reserved_fds" gauge DescriptorsReserved "File descriptors that the server needs in addition to the descriptors of connections.";
     "cmd_get" counter CmdGet "Keys requested with get, gets or mg; gat, gats and mg with T count as touches on a hit.";
     "cmd_set" counter CmdSet "Storage commands for which memory was allocated.";
     "cmd_flush" counter CmdFlush "flush_all commands.";
@@ -139,7 +139,7 @@ General {
     "get_misses" counter GetMisses "Misses of the commands counted in `cmd_get`, for any reason.";
     "get_expired" counter GetExpired "Misses because the item had expired.";
     "get_flushed" counter GetFlushed "Misses because flush_all had invalidated the item.";
-    "badcrc_from_extstore" same TierGauge ItemsUnreadable if TierCache "Same as `tier_items_unreadable`: also items that the disk did not return at all.";
+    "badcrc_from_extstore" same TierGauge ItemsUnreadable if TierCache "Same as `tier_items_unreadable`: also includes items that the disk did not return at all.";
     "delete_misses" counter DeleteMisses "Deletes of absent keys.";
     "delete_hits" counter DeleteHits "Items deleted by clients.";
     "incr_misses" counter IncrMisses "Increments of absent keys.";
@@ -186,26 +186,26 @@ General {
     "log_watcher_skipped" counter LogWatcherSkipped "Lines dropped because a watching connection was too slow.";
     "log_watcher_sent" counter LogWatcherSent "Lines sent to watching connections.";
     "log_watchers" level LogWatchers "Watching connections.";
-    "extstore_compact_lost" constant "0" if TierCache "Always 0: the log is not compacted; its oldest segment goes.";
-    "extstore_compact_rescues" constant "0" if TierCache "Always 0: the log is not compacted; an item of an old segment is written anew when memory evicts it again.";
+    "extstore_compact_lost" constant "0" if TierCache "Always 0: the log is not compacted; its oldest segment is dropped.";
+    "extstore_compact_rescues" constant "0" if TierCache "Always 0: the log is not compacted; an item of an old segment is written again when memory evicts it again.";
     "extstore_compact_resc_cold" constant "0" if TierCache Answers45 "Always 0: the log is not compacted.";
     "extstore_compact_resc_old" constant "0" if TierCache Answers45 "Always 0: the log is not compacted.";
     "extstore_compact_skipped" constant "0" if TierCache "Always 0: the log is not compacted.";
     "extstore_page_allocs" tier_gauge ExtstorePageAllocs if TierCache "Segments of the log that were begun since the start. Here and below a page is a segment of 4 MiB.";
     "extstore_page_evictions" tier_gauge ExtstorePageEvictions if TierCache "Segments reclaimed since the start that still had items.";
     "extstore_page_reclaims" same TierGauge SegmentsReclaimed if TierCache "Segments reclaimed since the start.";
-    "extstore_pages_free" tier_gauge ExtstorePagesFree if TierCache "Segments that the log has room for.";
+    "extstore_pages_free" tier_gauge ExtstorePagesFree if TierCache "Segments that still fit into the log.";
     "extstore_pages_used" tier_gauge ExtstorePagesUsed if TierCache "Segments of the log.";
-    "extstore_objects_evicted" tier_gauge ExtstoreObjectsEvicted if TierCache "Items that went with a reclaimed segment, since the start.";
+    "extstore_objects_evicted" tier_gauge ExtstoreObjectsEvicted if TierCache "Items removed together with a reclaimed segment, since the start.";
     "extstore_objects_read" same TierGauge Reads if TierCache "Items read from the disk since the start.";
     "extstore_objects_written" same TierGauge ItemsEvicted if TierCache "Items written to the disk since the start.";
-    "extstore_objects_used" same TierGauge Items if TierCache "Items on the disk, those that are in memory too included.";
-    "extstore_bytes_evicted" tier_gauge ExtstoreBytesEvicted if TierCache "Bytes of the items that went with a reclaimed segment, since the start; those of damaged segments are not known.";
+    "extstore_objects_used" same TierGauge Items if TierCache "Items on the disk, including items that are also in memory.";
+    "extstore_bytes_evicted" tier_gauge ExtstoreBytesEvicted if TierCache "Bytes of the items removed together with a reclaimed segment, since the start; without damaged segments, whose items are unknown.";
     "extstore_bytes_written" same TierGauge WrittenBytes if TierCache "Bytes written to the log since the start.";
     "extstore_bytes_read" tier_gauge ExtstoreBytesRead if TierCache "Bytes read from the log for items since the start, in whole pages of 4 KiB.";
     "extstore_bytes_used" same TierGauge LiveBytes if TierCache "Bytes of the items on the disk, estimated from the mean length of the items of each segment.";
-    "extstore_bytes_fragmented" tier_gauge ExtstoreBytesFragmented if TierCache "Bytes of the segments in use that hold no item.";
-    "extstore_limit_maxbytes" same TierGauge SizeBytes if TierCache "Size of the log (`--tier-size`, or that of `ext_path`), in bytes.";
+    "extstore_bytes_fragmented" tier_gauge ExtstoreBytesFragmented if TierCache "Bytes of the segments in use that do not belong to an item.";
+    "extstore_limit_maxbytes" same TierGauge SizeBytes if TierCache "Size of the log (`--tier-size`, or the size in `ext_path`), in bytes.";
     "ssl_new_sessions" counter SslNewSessions if TlsSessions "TLS handshakes that started a new session.";
     "ssl_handshake_errors" counter SslHandshakeErrors if Tls "Failed TLS handshakes.";
     "ssl_proto_errors" counter SslProtoErrors if Tls Answers45 "Connections closed because the data after the handshake was not valid TLS.";
@@ -213,12 +213,12 @@ General {
     "unexpected_napi_ids" constant "0" "Always 0: Larder assigns connections to its workers in turn, also with `-N`.";
     "round_robin_fallback" constant "0" "Always 0: assignment in turn is not a fallback in Larder, even with `-N`.";
     "bytes" gauge BytesLive "Memory of live items, in bytes.";
-    "curr_items" gauge ItemsCurrent "Stored items; an expired one counts until its memory is reclaimed.";
+    "curr_items" gauge ItemsCurrent "Stored items; an expired item counts until its memory is reclaimed.";
     "total_items" counter ItemsTotal "Items stored.";
     "slab_global_page_pool" gauge PagesFree "Memory of segments that were in use and are now free, in pages of 1 MiB.";
-    "expired_unfetched" counter ExpiredUnfetched "Expired items that were reclaimed without having been read lately.";
+    "expired_unfetched" counter ExpiredUnfetched "Expired items that were reclaimed without having been read recently.";
     "evicted_unfetched" counter EvictedUnfetched "Evicted items that were never read.";
-    "evicted_active" counter EvictedActive if LruMaintainer "Evicted items that were read lately.";
+    "evicted_active" counter EvictedActive if LruMaintainer "Evicted items that were read recently.";
     "evictions" counter Evictions "Live items removed to free memory.";
     "reclaimed" counter Reclaimed "Expired items that were reclaimed.";
     "crawler_reclaimed" counter CrawlerReclaimed "Expired items that the expiry sweep reclaimed; not in `reclaimed`.";
@@ -235,8 +235,8 @@ General {
 Items {
     "number" class_gauge Number "Stored items.";
     "number_hot" class_gauge NumberHot if LruMaintainer "Stored items in the small pool, where new items begin.";
-    "number_warm" class_gauge NumberWarm if LruMaintainer "Stored items in the main pool that were read lately.";
-    "number_cold" class_gauge NumberCold if LruMaintainer "Stored items in the main pool that were not read lately.";
+    "number_warm" class_gauge NumberWarm if LruMaintainer "Stored items in the main pool that were read recently.";
+    "number_cold" class_gauge NumberCold if LruMaintainer "Stored items in the main pool that were not read recently.";
     "number_temp" class_gauge NumberTemp if LruMaintainer TemporaryTtl "Items stored with a time to live of at most `temporary_ttl` seconds; not included in the other numbers.";
     "age_hot" class_gauge AgeHot if LruMaintainer "Age of the oldest item of `number_hot` in its segment, in seconds.";
     "age_warm" class_gauge AgeWarm if LruMaintainer "Age of the oldest item of `number_warm` in its segment, in seconds.";
@@ -266,7 +266,7 @@ Items {
 Slabs {
     "chunk_size" class_gauge ChunkSize "Size of the largest item of the class, in bytes.";
     "chunks_per_page" class_gauge ChunksPerPage "Number of such items per 1 MiB.";
-    "total_pages" class_gauge TotalPages "Memory that the items would take in memcached, in pages of 1 MiB; at least 1.";
+    "total_pages" class_gauge TotalPages "Memory that the items would use in memcached, in pages of 1 MiB; at least 1.";
     "total_chunks" class_gauge TotalChunks "Number of items that fit into these pages.";
     "used_chunks" class_gauge UsedChunks "Number of chunks that memcached would need for the stored items: one per item, several for an item larger than the last class.";
     "free_chunks" class_gauge FreeChunks "`total_chunks` minus `used_chunks`.";
@@ -298,15 +298,15 @@ Larder {
     "altered_in_place" counter AlteredInPlace "Counters changed, and values appended to, in place.";
     "groups_split" counter GroupsSplit "Groups of the index split to grow it.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed during the read.";
-    "local_reads" counter LocalReads "Reads that clients made directly in the cache's memory (`--local-readers`) and reported: one in two, and none of items that were read a few times lately. Included in `cmd_get` and `get_hits`.";
+    "local_reads" counter LocalReads "Reads that clients made directly in the cache's memory (`--local-readers`) and reported. Clients report one in two of these reads, and no reads of items that were read a few times recently. Included in `cmd_get` and `get_hits`.";
     "get_expired" same Counter GetExpired "Misses because the item had expired.";
     "get_flushed" same Counter GetFlushed "Misses because flush_all had invalidated the item.";
     "auth_failures" same Counter AuthErrors "Failed authentication attempts of cache clients.";
     "admin_auth_failures" counter AdminAuthFailures "Requests to the admin listener with a token that does not exist.";
     "tls_handshakes" counter TlsHandshakes if Tls "Completed TLS handshakes of cache clients, with new and resumed sessions.";
     "tls_handshake_failures" same Counter SslHandshakeErrors if Tls "Failed TLS handshakes of cache clients.";
-    "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if that cannot be read.";
-    "output_budget_bytes" gauge OutputBudgetBytes "Limit for the unsent output and unfinished input of all connections together, beyond what each of them may hold in any case.";
+    "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if the expiry cannot be read.";
+    "output_budget_bytes" gauge OutputBudgetBytes "Limit for the unsent output and unfinished input of all connections together, beyond the amount that each connection may always hold.";
     "output_budget_used_bytes" gauge OutputBudgetUsedBytes "Used part of that limit.";
     "hot_keys_sampled" counter HotKeysSampled "Commands sampled for `stats hotkeys`.";
     "hot_keys_lost" counter HotKeysLost "Samples for `stats hotkeys` that were dropped because they came faster than they were evaluated.";
@@ -317,35 +317,35 @@ Larder {
     "segments_index" gauge SegmentsIndex "Segments that hold a part of the index.";
     "segments_items" gauge SegmentsItems "Segments that hold items.";
     "segments_small" gauge SegmentsSmall "Segments of items that belong to the small pool, where new items begin.";
-    "segments_ghost" gauge SegmentsGhost "Segments that hold the ghost: fingerprints of items evicted lately.";
+    "segments_ghost" gauge SegmentsGhost "Segments that hold the ghost: fingerprints of recently evicted items.";
     "segments_pinned" gauge SegmentsPinned "Segments held by readers of large values.";
     "live_percent" gauge LivePercent "Bytes of live items, in percent of the memory of the segments that hold items.";
     "eviction_age_secs" gauge EvictionAgeSecs "Mean age of evicted items in their segments since the last `stats reset`, in seconds.";
     "groups" gauge GroupCount "Groups of the index.";
     "groups_overflow" gauge GroupOverflowCount "Overflow groups: they hold items that did not fit into the group of their hash.";
-    "tier_items" tier_gauge Items if Tier "Items on the disk: those in memory, and expired ones that reclaim has not met yet, included.";
+    "tier_items" tier_gauge Items if Tier "Items on the disk, including items that are also in memory, and expired items that reclaim has not reached yet.";
     "tier_size_bytes" tier_gauge SizeBytes if Tier "Size of the log on the disk, in bytes.";
     "tier_live_bytes" tier_gauge LiveBytes if Tier "Bytes of live items in the log, estimated from the mean length of the items of each segment.";
-    "tier_live_bytes_max" tier_gauge LiveBytesMax if TierStore "Bytes of live items beyond which stores fail: four fifths of the log, without the 20 MiB that deletes and reclaim keep for themselves.";
-    "tier_free_bytes" tier_gauge FreeBytes if Tier "Space of the log that holds no segment, in bytes.";
+    "tier_live_bytes_max" tier_gauge LiveBytesMax if TierStore "Bytes of live items beyond which stores fail: four fifths of the log, without the 20 MiB reserved for deletes and reclaim.";
+    "tier_free_bytes" tier_gauge FreeBytes if Tier "Space of the log that no segment uses, in bytes.";
     "tier_index_bytes" tier_gauge IndexBytes if Tier "Memory of the index of the disk, in bytes. It is a part of `-m`.";
-    "tier_index_bytes_max" tier_gauge IndexBytesMax if Tier "Memory that the index of the disk may take, in bytes. Beyond it stores of new keys fail.";
+    "tier_index_bytes_max" tier_gauge IndexBytesMax if Tier "Memory that the index of the disk may use, in bytes. At this limit stores of new keys fail.";
     "tier_dirty_bytes" tier_gauge DirtyBytes if Tier "Bytes of changes that are not durable yet.";
-    "tier_written_bytes" tier_gauge WrittenBytes if Tier "Bytes written to the log since the start, copies by reclaim included.";
+    "tier_written_bytes" tier_gauge WrittenBytes if Tier "Bytes written to the log since the start, including copies by reclaim.";
     "tier_zeroed_bytes" tier_gauge ZeroedBytes if Tier "Zeros written since the start to allocate the space of segments, in bytes.";
     "tier_syncs" tier_gauge Syncs if Tier "Syncs of the log since the start.";
     "tier_sync_us" tier_gauge SyncUs if Tier "Time that these syncs took, in microseconds; divided by `tier_syncs`, the mean.";
     "tier_reads" tier_gauge Reads if Tier "Items read from the disk since the start.";
     "tier_segments_reclaimed" tier_gauge SegmentsReclaimed if Tier "Segments of the log reclaimed since the start.";
     "tier_items_copied" tier_gauge ItemsCopied if Tier "Live items that reclaim has copied since the start.";
-    "tier_segments_damaged" tier_gauge SegmentsDamaged if Tier "Segments that reclaim has found damaged since the start: it has copied what is good of them.";
-    "tier_items_lost" tier_gauge ItemsLost if TierStore "Items that reclaim has found damaged, before the last start too. A get of one fails until it is set or deleted.";
-    "tier_reads_retried" tier_gauge ReadsRetried if Tier "Reads of segments by reclaim that the disk failed since the start, and that were tried again. A page that it fails five times counts as damaged.";
+    "tier_segments_damaged" tier_gauge SegmentsDamaged if Tier "Segments that reclaim has found damaged since the start. Reclaim has copied their undamaged items.";
+    "tier_items_lost" tier_gauge ItemsLost if TierStore "Items that reclaim has found damaged, including before the last start. A get of such an item fails until the item is set or deleted.";
+    "tier_reads_retried" tier_gauge ReadsRetried if Tier "Failed reads of segments by reclaim since the start, which were tried again. A page whose read fails five times counts as damaged.";
     "tier_items_unreadable" tier_gauge ItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
-    "tier_items_evicted" tier_gauge ItemsEvicted if Tier "Items that memory evicted and the disk of a cache took since the start.";
-    "tier_items_dropped" tier_gauge ItemsDropped if Tier "Items that memory evicted and for which the disk of a cache had no room at the moment, since the start.";
-    "tier_clock_behind_secs" tier_gauge ClockBehindSecs if Tier "By how much the system's clock was behind the directory's latest time when the server started, in seconds: items keep the time to live that they had then.";
-    "tier_failed" tier_gauge Failed if Tier "1 if a write or a sync of the log has failed: until the server is started again, a store takes no changes, and the disk of a cache takes no items.";
+    "tier_items_evicted" tier_gauge ItemsEvicted if Tier "Items that memory evicted and that were written to the disk, since the start.";
+    "tier_items_dropped" tier_gauge ItemsDropped if Tier "Items that memory evicted and that were not written to the disk, because it had no space for them at that moment, since the start.";
+    "tier_clock_behind_secs" tier_gauge ClockBehindSecs if Tier "By how much the system's clock was earlier than the directory's latest time when the server started, in seconds. Items keep the time to live that they had at the latest time.";
+    "tier_failed" tier_gauge Failed if Tier "1 if a write or a sync of the log has failed. Until the server is started again, changes fail in store mode, and no items are written to the disk in cache mode.";
 }
 }
 

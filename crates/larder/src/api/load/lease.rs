@@ -1,4 +1,4 @@
-//! Leases: one process at a time computes something.
+//! Leases: only one process at a time performs an expensive computation.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::api::cache::Cache;
 use crate::system::clock::monotonic_ms;
 
 impl Cache {
-    /// Takes the lease of a key for a time, so that one process at a time computes what belongs to
-    /// the key. Returns `None` if it is held, also if by another thread of this process: try again
-    /// later, or go on without.
+    /// Takes the lease of a key for a time, so that only one process at a time computes the value
+    /// of the key. Returns `None` if another process, or another thread of this process, holds the
+    /// lease: try again later, or continue without it.
     ///
-    /// The lease ends with [`Cache::release`], after `time`, or when its process dies: the next
-    /// caller of this method notices that. It also ends with [`Cache::clear`], and if eviction
-    /// needs its memory, which is that of a small item. Until then it counts in [`Cache::len`]. It
-    /// does not matter whether the key has an item. A forked child does not have the leases of its
-    /// parent. With a disk tier, leases are in memory only.
+    /// The lease ends with [`Cache::release`], after `time`, or when its process dies, which the
+    /// next caller of this method notices. It also ends with [`Cache::clear`], or when it is
+    /// evicted: a lease uses the memory of a small item. Until then it counts in [`Cache::len`].
+    /// The key may have an item or not. A forked child does not inherit the leases of its parent.
+    /// With a disk tier, leases are in memory only.
     ///
-    /// Cost: that of a store; if the lease is held, that of a delete and a system call.
+    /// Cost: about the same as a store; if the lease is held, a delete and a system call.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -31,7 +31,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError`], also if no memory is free for the lease.
+    /// [`StoreError`], for example if no memory is free for the lease.
     pub fn lease(
         &self,
         key: impl AsRef<[u8]>,
@@ -43,10 +43,10 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.lease(thread, key.as_ref(), time))
     }
 
-    /// Ends a lease. Returns false if it had ended before, or is that of another process.
+    /// Ends a lease. Returns false if it had already ended, or belongs to another process.
     ///
     /// # Errors
-    /// [`StoreError::Stuck`]; the lease ends with its time.
+    /// [`StoreError::Stuck`]; then the lease ends when its time is over.
     pub fn release(&self, key: impl AsRef<[u8]>, lease: Lease) -> Result<bool, StoreError> {
         self.usable()?;
         Ok(self

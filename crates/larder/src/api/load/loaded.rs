@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use larder_item::KeyError;
 
-/// The result of a loader: a value, and optionally its own time to live. Bytes and text convert
-/// into it.
+/// The result of a loader: a value, and optionally a time to live for this value. Bytes and text
+/// convert into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     pub(super) value: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// A value with the time to live of the options.
+    /// Returns a value with the time to live of the options.
     pub fn new(value: impl Into<Vec<u8>>) -> Self {
         Self { value: value.into(), ttl: None }
     }
@@ -37,8 +37,8 @@ impl<V: Into<Vec<u8>>> From<V> for Loaded {
 /// The reason why a value could be neither found nor loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E> {
-    /// The loader of this caller, or the one it waited for, returned this error. All callers get
-    /// the same one.
+    /// The caller's loader, or the loader that the caller waited for, returned this error. All
+    /// waiting callers receive the same error.
     #[error("the loader failed: {0}")]
     Failed(#[source] Arc<E>),
     /// The loader that this caller waited for panicked. The panic continues in the loader's own
@@ -49,8 +49,8 @@ pub enum LoadError<E> {
     /// again.
     #[error("the loader, called by another thread, took longer than {0:?}")]
     TimedOut(Duration),
-    /// A loader requested the key that it is loading.
-    #[error("the loader waits for itself: it asks for the key it is to load")]
+    /// A loader requested the same key that it is loading.
+    #[error("the loader waits for itself: it requests the key that it is loading")]
     Recursive,
     /// The key is invalid; the loader was not called.
     #[error(transparent)]

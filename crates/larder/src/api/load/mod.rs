@@ -1,5 +1,5 @@
-//! Getting a value, or loading it on a miss: one caller loads, the others wait for it or use the
-//! old value.
+//! Getting a value, or loading it on a miss. One caller loads; the others wait for the result or
+//! use the old value.
 //!
 //! ```text
 //!  stored            early refresh begins      ttl over             ttl + stale over
@@ -8,22 +8,23 @@
 //!    │                           │    still fresh      │      stale        │
 //! ```
 //!
-//! **Precedence.** The result of a load is stored only if the key did not change since the load
+//! **Precedence.** The result of a load is stored only if the key has not changed since the load
 //! began. A set, a delete or any other change of the key's item, a [`Cache::clear`] and a
-//! [`Cache::remove_prefix`] that begin during a load take precedence over it; so does a newer load,
-//! started by a caller for which the older one took too long. The caller whose load lost, and the
-//! callers already waiting for it, get its result, but it is not stored; later callers do not wait
-//! for it. A change already in progress when the load begins may be ordered before or after it. A
-//! touch is not a change, nor is an eviction.
+//! [`Cache::remove_prefix`] that begin during a load take precedence over the load. A newer load
+//! also takes precedence; a caller starts one if the older load takes too long. When a load loses,
+//! its caller and the callers that already wait for it still receive its result, but it is not
+//! stored, and later callers do not wait for it. A change that is already in progress when the load
+//! begins may be ordered before or after the load. Touches and evictions are not changes.
 //!
-//! The same holds for changes that other processes make to a shared cache: the result is stored
-//! only if the item present at the beginning of the load is still there, or, if the key was absent,
-//! if the key was neither stored nor deleted since. An eviction, or a touch or a compaction that
-//! relocates an item without a cas token, may keep a load from being stored there; the next caller
-//! loads again. [`Cache::begin_load`] offers the same for loads that run outside the library.
+//! The same holds for changes that other processes make to a shared cache. The result is stored
+//! only if the item that was present at the beginning of the load is still there. If the key was
+//! absent, the result is stored only if the key has been neither stored nor deleted since. In a
+//! shared cache an eviction, or a touch or a compaction that relocates an item without a cas token,
+//! may also prevent a result from being stored; the next caller loads again. [`Cache::begin_load`]
+//! offers the same for loads that run outside the library.
 //!
-//! **Negative results.** An empty value is stored and returned as any other. A loader that finds
-//! nothing can return a marker value of the caller's choice with its own time to live
+//! **Negative results.** An empty value is stored and returned like any other value. A loader that
+//! finds nothing can return a marker value of the caller's choice with its own time to live
 //! ([`Loaded::ttl`]), so that it is not called for every miss. Errors are never stored.
 
 mod lease;
@@ -50,25 +51,26 @@ impl Cache {
     /// Returns the value of a key; on a miss, calls `loader` and stores its result.
     ///
     /// Of all threads that request the key at the same time, one calls its loader, without holding
-    /// a lock. The others wait for it and get copies of the value, or its error. No thread waits if
-    /// a value is present: with [`LoadOptions::early`] and [`LoadOptions::stale`] one caller
-    /// refreshes it while the others get the present value. If such a refresh fails, its caller
-    /// gets that value too, and the next caller tries again; only the loader itself sees the error.
+    /// a lock. The others wait for it and receive copies of the value, or its error. No thread
+    /// waits if a value is present: with [`LoadOptions::early`] and [`LoadOptions::stale`] one
+    /// caller refreshes the value while the others receive the existing value. If such a refresh
+    /// fails, its caller also receives the existing value, and the next caller tries again. The
+    /// error of a failed refresh is not reported to any caller.
     ///
     /// If the cache cannot store the value, because memory is full or the value is too large, the
-    /// callers get it all the same; `store_too_large` and `store_no_memory` in [`Cache::stats`]
-    /// count these loads.
+    /// callers still receive it. `store_too_large` and `store_no_memory` in [`Cache::stats`] count
+    /// these loads.
     ///
     /// The [module](crate::load) documents the precedence between a load and concurrent changes of
     /// the key.
     ///
-    /// Cost: on a fresh hit that of [`Cache::get`]. Otherwise, besides the loader: two more reads,
-    /// two short locks, a copy of the key while the load is in progress, and a copy of the value
-    /// for each waiting caller. Starts no thread.
+    /// Cost: on a fresh hit, the same as [`Cache::get`]. Otherwise, in addition to the loader: two
+    /// more reads, two short locks, a copy of the key while the load is in progress, and a copy of
+    /// the value for each waiting caller. Starts no thread.
     ///
     /// # Errors
-    /// [`LoadError`]. After any of them, and after a panic of the loader, the next caller loads
-    /// again.
+    /// [`LoadError`]. After any of these errors, and after a panic of the loader, the next caller
+    /// loads again.
     ///
     /// ```
     /// use larder::{Cache, LoadOptions, Loaded};
@@ -96,7 +98,7 @@ impl Cache {
         Ok(value)
     }
 
-    /// Appends the value to `out`, otherwise as [`Cache::get_or_load`]. On an error `out` is
+    /// Same as [`Cache::get_or_load`], but appends the value to `out`. On an error `out` is
     /// unchanged.
     ///
     /// # Errors
@@ -141,8 +143,8 @@ impl Cache {
                         out.extend_from_slice(&value);
                         return Ok(());
                     }
-                    // The loader's error has another type than this caller's: the caller loads
-                    // itself.
+                    // The error type of that loader differs from this caller's, so this caller
+                    // loads itself.
                     Some(LoadOutcome::Failed(error)) => {
                         if let Ok(error) = error.downcast() {
                             return Err(LoadError::Failed(error));
@@ -162,7 +164,7 @@ impl Cache {
         loader: impl FnOnce() -> Result<Loaded, E>,
     ) -> Result<(), LoadError<E>> {
         let start = out.len();
-        // Taken before the read, so that the store at the end notices all later changes.
+        // Taken before the read, so that the store at the end detects all later changes.
         let basis = self.basis(leader.key(), options.timeout);
         // Another flight may have landed since this caller's first look.
         let held = self.read_whole(leader.key(), out);
@@ -192,7 +194,7 @@ impl Cache {
         }
     }
 
-    /// Returns the deadline of a loaded value: never without a ttl, at once with a ttl of zero.
+    /// Returns the deadline of a loaded value: never without a ttl, immediately with a ttl of zero.
     fn load_deadline(&self, ttl: Option<Duration>, stale: Duration) -> Deadline {
         ttl.map_or(Deadline::NEVER, |ttl| {
             let stale = if ttl.is_zero() { Duration::ZERO } else { stale };
@@ -200,9 +202,9 @@ impl Cache {
         })
     }
 
-    /// Returns the basis of a load. Only a cache shared with other processes needs a reservation:
-    /// in this process every change of the key detaches the flight. Returns `None` if no basis can
-    /// be taken; then the result is not stored.
+    /// Returns the basis of a load. Only a cache that is shared with other processes needs a
+    /// reservation: within this process every change of the key detaches the flight. Returns `None`
+    /// if no basis can be taken; then the result is not stored.
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
         let basis = self.blocking().backend.change(
@@ -225,10 +227,10 @@ impl Cache {
             return;
         };
         let request = StoreRequest { deadline, ..StoreRequest::new(key, StoreMode::Set) };
-        // The callers get the value also if the cache does not take it.
+        // The callers receive the value even if it cannot be stored.
         let _ = self.finish_load(key, basis, |engine, operation| {
             let stored = engine.end_load(operation, &request, basis, value);
-            // Without peers, only expiry or eviction can have removed the item.
+            // Without other processes, only expiry or eviction can have removed the item.
             if stored == Ok(Stored::NotFound) && !engine.has_peers() {
                 return engine.end_load(operation, &request, Basis::ABSENT, value);
             }
@@ -247,18 +249,18 @@ impl Cache {
             waited(self.blocking().backend.change(key, Dependency::Needs, |_| false, store));
         if let Err(error) = stored {
             self.with_thread_slot(|engine, thread| count_refusal(engine, thread, error));
-            // A reservation that stays expires later.
+            // A reservation that is not removed expires later.
             let _ = self.cancel_load(key, basis);
         }
         stored
     }
 
-    /// Begins a load whose loader runs elsewhere, and returns its basis. For bindings, which have
-    /// flights of their own. A key without an item is reserved for `timeout`: readers do not see
-    /// the reservation, and a delete of the key ends it. Every load is ended with
-    /// [`Cache::end_load`] or [`Cache::cancel_load`].
+    /// Begins a load whose loader runs outside the library, and returns its basis. For bindings,
+    /// which track loads in progress themselves. If the key is absent, it is reserved for
+    /// `timeout`: readers do not see the reservation, and a delete of the key ends it. End every
+    /// load with [`Cache::end_load`] or [`Cache::cancel_load`].
     ///
-    /// Cost: that of a delete and, if the key is absent, of a small store.
+    /// Cost: a delete and, if the key is absent, a small store.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -272,7 +274,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError`], also if no memory is free for the reservation.
+    /// [`StoreError`], for example if no memory is free for the reservation.
     pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
         let begin = |engine: &Engine, operation: &Operation<'_>| {
@@ -301,17 +303,17 @@ impl Cache {
     /// Ends a load without a result.
     ///
     /// # Errors
-    /// [`StoreError::Stuck`]; the reservation expires later.
+    /// [`StoreError::Stuck`]; then the reservation expires later.
     pub fn cancel_load(&self, key: &[u8], basis: Basis) -> Result<(), StoreError> {
         Ok(self.with_thread_slot(|engine, thread| engine.cancel_load(thread, key, basis))?)
     }
 }
 
-/// The reservation of a load, removed on drop if the load has no result, also after a panic.
+/// The reservation of a load. Removed on drop, even after a panic, unless the load has a result.
 struct Reservation<'a> {
     cache: &'a Cache,
     key: &'a [u8],
-    /// `None` if the load was stored, or had no basis.
+    /// `None` once the load is stored, or if it has no basis.
     basis: Option<Basis>,
 }
 

@@ -48,7 +48,7 @@ impl LoadOptions {
     }
 
     /// Sets how long after its ttl a value may still be returned while one caller refreshes it. The
-    /// item is stored for both periods together.
+    /// item is stored for the sum of both periods.
     #[must_use]
     pub const fn stale(mut self, stale: Duration) -> Self {
         self.stale = stale;
@@ -56,7 +56,7 @@ impl LoadOptions {
     }
 
     /// Sets the remaining part of the ttl, from 0 to 1, at which one caller refreshes a value that
-    /// is still fresh. It is a part of these options' ttl, even for a value stored with
+    /// is still fresh. The part refers to the ttl of these options, even for a value stored with
     /// [`Loaded::ttl`](crate::Loaded::ttl). Values below 0 and NaN count as 0, values above 1 as 1.
     #[must_use]
     pub const fn early(mut self, part: f64) -> Self {
@@ -64,9 +64,9 @@ impl LoadOptions {
         self
     }
 
-    /// Sets how long a load may take, from its beginning, for the callers that wait for it. After
-    /// that they get [`LoadError::TimedOut`](crate::LoadError::TimedOut), and the next caller
-    /// loads again.
+    /// Sets how long callers wait for a load, counted from the beginning of the load. After that
+    /// they receive [`LoadError::TimedOut`](crate::LoadError::TimedOut), and the next caller loads
+    /// again.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

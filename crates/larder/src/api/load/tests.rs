@@ -12,7 +12,7 @@ use crate::Clock;
 type Change = fn(&Cache);
 type Loading = Result<Vec<u8>, LoadError<String>>;
 
-/// Fresh for a minute, of which 10 seconds early; stale for 100 seconds more.
+/// Fresh for a minute, refreshed in its last 10 seconds, then stale for 100 seconds.
 const MINUTE: LoadOptions = LoadOptions::new()
     .ttl(Duration::from_secs(60))
     .early(1.0 / 6.0)
@@ -315,9 +315,37 @@ fn a_refresh_is_stored_despite_a_touch_or_an_expiry_during_it() {
     }
 }
 
+/// What a reader does does not change the item: not its last use, which a read writes once a
+/// minute, and not the recache token, which a stale item hands to one reader.
+#[test]
+fn a_refresh_is_stored_despite_reads_during_it() {
+    let late_read = |cache: &Cache| {
+        pass(cache, 100);
+        assert_eq!(held(cache).as_deref(), Some("old"));
+    };
+    let token = |cache: &Cache| {
+        let cas = cache.peek(b"k").expect("the item is there").cas;
+        assert!(cache.claim(b"k", cas), "the item is stale, and no reader has its token");
+    };
+    let long = MINUTE.stale(Duration::from_secs(1000));
+    for cas in [false, true] {
+        for (name, read) in [("a read", late_read as fn(&Cache)), ("a token", token)] {
+            let cache = cache(cas);
+            load(&cache, &long, "old");
+            cache.mark_stale(b"k", None, None, None).expect("the item could not be marked");
+            let basis = cache.begin_load(b"k", Duration::from_secs(1000)).unwrap();
+            read(&cache);
+            let stored = cache.end_load(&plain_set(), basis, b"new");
+            let is_stored = matches!(stored, Ok(Stored::Stored { .. }));
+            assert!(is_stored, "{name} during the load, with cas tokens: {cas}: {stored:?}");
+            assert_eq!(held(&cache).as_deref(), Some("new"));
+        }
+    }
+}
+
 #[test]
 fn a_change_visible_only_in_the_cas_token_or_the_presence_of_the_item_is_not_overwritten() {
-    // Writes directly to the engine, as a writer that passed the board before the load began.
+    // Writes directly to the engine, like a writer that checked the board before the load began.
     let write = |cache: &Cache| {
         let now = cache.now();
         cache
@@ -389,7 +417,7 @@ fn a_stale_value_is_returned_while_one_caller_refreshes_it_and_no_longer_than_al
         assert_eq!(text(other), "old");
         Err::<Loaded, _>("the database is away")
     });
-    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the present value");
+    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the existing value");
     pass(&cache, 1);
     let loaded = cache.get_or_load("k", &options, || Err::<Loaded, _>("the database is away"));
     assert!(

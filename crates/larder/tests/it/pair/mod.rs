@@ -1,5 +1,5 @@
-//! A cache beside a plain map: every operation must have the same result on both. The fuzz target
-//! `engine_operations` uses this file too.
+//! A cache and a plain map: every operation must have the same result on both. The fuzz target
+//! `engine_operations` also uses this file.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Get(u8),
-    /// A read that counts or does not, with or without the value.
+    /// A read, counted or not, with or without the value.
     Read(u8, ReadOptions),
     Peek(u8),
     Store {
@@ -43,7 +43,7 @@ pub(crate) enum Operation {
     Maintain,
 }
 
-/// The cas token that an operation expects, and the one it requests.
+/// The cas token that an operation expects, and the cas token that it requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct With {
     pub(crate) token: Token,
@@ -91,7 +91,7 @@ impl Value {
     }
 }
 
-/// Returns the key of a number: short keys and one of the maximum length.
+/// Returns the key of a number. Most keys are short; one has the maximum length.
 pub(crate) fn key_of(number: u8) -> Vec<u8> {
     match number {
         0 => vec![b'K'; 250],
@@ -99,10 +99,10 @@ pub(crate) fn key_of(number: u8) -> Vec<u8> {
     }
 }
 
-/// A cache and the map it is compared with.
+/// A cache, and the map with which it is compared.
 pub(crate) struct Pair {
     pub(crate) cache: Cache,
-    /// True if the cache keeps cas tokens; otherwise they are all 0.
+    /// True if the cache uses cas tokens; otherwise all tokens are 0.
     cas: bool,
     model: Model,
     /// All tokens that each key has had.
@@ -158,7 +158,8 @@ impl Pair {
         }
     }
 
-    /// Records the current token of a key: the requested one, or one that the key never had.
+    /// Records the current token of a key. It must be the requested token, or a token that the key
+    /// never had.
     fn note_token(&mut self, key: &[u8], asked: Option<u64>, cas: u64) {
         let asked = asked.filter(|asked| *asked != 0);
         let is_new = self.tokens.insert((key.to_vec(), cas));
@@ -251,7 +252,8 @@ impl Pair {
 
     fn store(&mut self, request: &StoreRequest<'_>, uploaded: bool, value: &[u8]) {
         let StoreRequest { key, mode, cas, flags, deadline, version, token_sent, stale } = *request;
-        // A long series of appends would reach the item size limit, which the model does not have.
+        // A long series of appends would reach the item size limit, which does not exist in the
+        // model.
         let bytes = self.model.get(key).map_or(0, |item| item.value.len()) + value.len();
         if bytes > 90_000 {
             return;
@@ -324,7 +326,7 @@ impl Pair {
         }
     }
 
-    /// Follows an eviction: drops the items that the cache has dropped from the model.
+    /// Follows an eviction: removes the items from the model that the cache has evicted.
     pub(crate) fn follow_evictions(&mut self) {
         let keys: Vec<Vec<u8>> = self.model.keys().map(<[u8]>::to_vec).collect();
         for key in keys {

@@ -1,4 +1,4 @@
-//! The record of admin writes, on standard error.
+//! The log of admin writes, on standard error.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,17 +9,17 @@ use crate::admin::cache;
 use crate::clock::monotonic_us;
 use crate::log;
 
-/// Writes a line for a request that was allowed to change something. Floods are cut: a line then
-/// counts the requests that have none.
+/// Writes a line for each request that was allowed to change something. The number of lines per
+/// period is limited; a line then counts the requests that were not shown.
 #[derive(Debug)]
 pub(in crate::admin) struct Journal {
-    /// Writes of single keys, which a program may send by the thousand.
+    /// Limits writes of single keys, which a program may send by the thousand.
     keys: Mutex<Limiter>,
-    /// All others.
+    /// Limits all other writes.
     others: Mutex<Limiter>,
 }
 
-/// The peer of a connection, as the journal names it.
+/// The peer of a connection, in the form that the journal shows.
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Peer(pub(in crate::admin) String);
 
@@ -33,12 +33,12 @@ pub(in crate::admin) struct Write<'a> {
     pub(in crate::admin) status: StatusCode,
 }
 
-/// Lets a number of lines pass in each period.
+/// Lets a limited number of lines pass in each period.
 #[derive(Debug)]
 struct Limiter {
     period_us: i64,
     lines_max: u32,
-    /// When the period began; `None` before the first line.
+    /// The start of the period; `None` before the first line.
     began_us: Option<i64>,
     lines: u32,
     suppressed: u64,
@@ -54,7 +54,7 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Records a request that was allowed, unless there are too many.
+    /// Logs a request that was allowed, unless there were too many in this period.
     pub(in crate::admin) fn record(&self, write: &Write<'_>) {
         let limiter = match is_of_key(write.method, write.path) {
             true => &self.keys,
@@ -74,7 +74,8 @@ fn is_of_key(method: &Method, path: &str) -> bool {
     is_item || key.is_some_and(|key| *method != Method::DELETE || key != "clear")
 }
 
-/// A path may be long, and hold characters that a terminal obeys or does not show in their order.
+/// Formats a line. Truncates and escapes the path, because it may be long and may contain
+/// characters that a terminal would interpret or show in a different order.
 fn line(write: &Write<'_>, suppressed: u64) -> String {
     let Write { role, peer, method, path, status } = write;
     let (shown, more) = match path.as_bytes().split_at_checked(PATH_BYTES_MAX) {
@@ -95,7 +96,8 @@ impl Limiter {
         Self { period_us, lines_max, began_us: None, lines: 0, suppressed: 0 }
     }
 
-    /// Returns how many lines were suppressed before this one; `None` if it is suppressed too.
+    /// Returns how many lines were suppressed before this one; `None` if this one is also
+    /// suppressed.
     fn pass(&mut self, now_us: i64) -> Option<u64> {
         if self.began_us.is_none_or(|began_us| now_us - began_us >= self.period_us) {
             (self.began_us, self.lines) = (Some(now_us), 0);
@@ -114,7 +116,7 @@ const KEYS_PERIOD_US: i64 = 10_000_000;
 const OTHERS_PERIOD_US: i64 = 1_000_000;
 const OTHERS_LINES_MAX: u32 = 10;
 
-/// Length to which a path is cut.
+/// Length to which a path is truncated.
 const PATH_BYTES_MAX: usize = 300;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who may do what: roles, tokens, and the checks against foreign web pages.
+//! Access control: roles, tokens, and the checks against foreign web pages.
 
 pub(super) mod journal;
 pub(crate) mod tokens;
@@ -10,42 +10,42 @@ use larder_options::Role;
 use crate::net::sockets::Address;
 use tokens::Tokens;
 
-/// The rules of a listener.
+/// The access rules of a listener.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// The most that any request may do.
+    /// The highest role that any request can have.
     pub(crate) role: Role,
-    /// The most that a request without a token may do.
+    /// The highest role that a request without a token can have.
     pub(crate) without_token: Role,
     /// The host names of the listener, in lower case, without a port.
     pub(crate) hosts: Vec<String>,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It needs a token that it does not carry.
+    /// The request needs a token but carries none.
     NoToken,
-    /// It carries what is no token of the file.
+    /// The request carries a token that is not in the file.
     BadToken,
-    /// Its role is too low.
+    /// The request's role is too low.
     LowRole,
-    /// It names a host that is not the listener's.
+    /// The request names a host that is not the listener's.
     ForeignHost,
-    /// A page of another site sends it.
+    /// A page of another site sends the request.
     ForeignOrigin,
-    /// A page sends a change that is not marked as JSON, as a form may be.
+    /// A page sends a change whose body is not declared as JSON, so it may come from a form.
     NotJson,
 }
 
-/// A request, as the rules judge it.
+/// The parts of a request that the rules check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) uri: &'a Uri,
-    /// False if it only reads.
+    /// False if the request only reads.
     pub(crate) writes: bool,
-    /// The role that it needs.
+    /// The role that the request needs.
     pub(crate) needed: Role,
 }
 
@@ -67,11 +67,11 @@ impl Rules {
         Self { role, without_token: without_token.min(role), hosts }
     }
 
-    /// Returns the role of a request that may do what `needed` may.
+    /// Returns the role of a request that needs the role `needed`.
     ///
     /// # Errors
-    /// A token that does not exist, a role that is too low, or a request that a foreign page may
-    /// have caused.
+    /// Fails if the token does not exist, if the role is too low, or if a foreign page may have
+    /// caused the request.
     pub(crate) fn admit(
         &self,
         asked: &Asked<'_>,
@@ -94,14 +94,15 @@ impl Rules {
             let refused = if self.role < needed { Refused::LowRole } else { Refused::NoToken };
             return Err(refused);
         }
-        // A name that leads to this machine but is not the listener's is a page's that has rebound
-        // its own.
+        // A host name that resolves to this machine but is not one of the listener's belongs to a
+        // page that has rebound its own name.
         if self.host_is_own(headers, uri) { Ok(role) } else { Err(Refused::ForeignHost) }
     }
 
-    /// A request without this header comes from no page, or from one that the browser takes for our
-    /// own and that only reads. An origin is scheme, host and port (RFC 6454, section 4): a page of
-    /// another port of this machine is foreign.
+    /// True unless a foreign page sends the request. A request without this header does not come
+    /// from a page, or it only reads and the browser considers the page our own. An origin is
+    /// scheme, host and port (RFC 6454, section 4), so a page on another port of this machine is
+    /// foreign.
     fn origin_is_own(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         headers.get_all(ORIGIN).iter().all(|origin| {
@@ -123,14 +124,14 @@ impl Rules {
         of_uri && given.next().is_none() && host.is_some_and(|host| self.names(host))
     }
 
-    /// True if `host`, with or without a port, is one of the listener's.
+    /// True if `host`, with or without a port, is one of the listener's host names.
     fn names(&self, host: &str) -> bool {
         let (name, _) = parts(host);
         self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 
-/// Returns the name of an authority, and its port if it has one.
+/// Splits an authority into its name and its port, if it has one.
 fn parts(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => {
@@ -140,13 +141,13 @@ fn parts(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// True if two authorities are the same where a missing port is `default`.
+/// True if two authorities are the same after a missing port is replaced by `default`.
 fn is_same(one: &str, other: &str, default: &str) -> bool {
     let ((one, one_port), (other, other_port)) = (parts(one), parts(other));
     one.eq_ignore_ascii_case(other) && one_port.unwrap_or(default) == other_port.unwrap_or(default)
 }
 
-/// Browsers say with each request whose page sends it (Fetch Metadata, section 2.2).
+/// With each request, browsers send which kind of site caused it (Fetch Metadata, section 2.2).
 const SITE: &str = "sec-fetch-site";
 
 /// True if a browser sends the request.
@@ -158,14 +159,14 @@ fn site_is_own(headers: &HeaderMap) -> bool {
     headers.get_all(SITE).iter().all(|site| site == "same-origin")
 }
 
-/// True if the body is marked as JSON, which a form of a foreign page cannot be.
+/// True if the body is declared as JSON. The form of a foreign page cannot do that.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let (kind, _) = kind.split_once(';').unwrap_or((kind, ""));
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Returns the token of a request: `None` without one, `Err` if there are several or it is
+/// Returns the token of a request. `None` without one, `Err` if there are several or it is
 /// malformed.
 fn token(headers: &HeaderMap) -> Option<Result<&[u8], ()>> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
@@ -194,10 +195,13 @@ impl Refused {
             Self::LowRole => "the role of this request is too low here",
             Self::ForeignHost => "the Host header names another server; see --admin-host",
             Self::ForeignOrigin => {
-                "a page of another site sends this: Origin is not the host and port of this \
-                 listener; see --admin-host"
+                "a page of another site sends this request: its Origin is not the host and port of \
+                 this listener; see --admin-host"
             }
-            Self::NotJson => "a page that changes something sends Content-Type: application/json",
+            Self::NotJson => {
+                "a page that changes something must send Content-Type: \
+                              application/json"
+            }
         }
     }
 }
@@ -225,7 +229,7 @@ mod tests {
     }
 
     impl Rules {
-        /// As [`Rules::admit`], for a request that only reads.
+        /// Same as [`Rules::admit`], for a request that only reads.
         fn admit_reader(
             &self,
             headers: &HeaderMap,

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 
 use larder_options::Role;
 
-/// The tokens of a file.
+/// The tokens of a token file.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     path: PathBuf,
@@ -22,14 +22,14 @@ struct Token {
     secret: Box<[u8]>,
 }
 
-/// Leaves out the token, which must not appear in a log.
+/// Omits the token, because it must not appear in a log.
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Token({})", self.role.name())
     }
 }
 
-/// The token file cannot be used.
+/// The error of a token file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("tokens of {}: {what}", path.display())]
 pub(crate) struct TokensError {
@@ -41,7 +41,7 @@ impl Tokens {
     /// Reads a file.
     ///
     /// # Errors
-    /// Others can read or change the file, or it is not a list of tokens.
+    /// Fails if other users can read or change the file, or if it is not a list of tokens.
     pub(crate) fn open(path: PathBuf) -> Result<Self, TokensError> {
         let tokens = RwLock::new(read(&path)?);
         Ok(Self { path, tokens })
@@ -50,7 +50,7 @@ impl Tokens {
     /// Reads the file again and returns the number of tokens.
     ///
     /// # Errors
-    /// Those of [`Self::open`]; then the previous tokens stay in effect.
+    /// Same as [`Self::open`]. After an error, the previous tokens stay in effect.
     pub(crate) fn reload(&self) -> Result<usize, TokensError> {
         let tokens = read(&self.path)?;
         let count = tokens.len();
@@ -63,8 +63,8 @@ impl Tokens {
         &self.path
     }
 
-    /// Returns the role of a token; `None` if the file does not have it. Takes the same time
-    /// wherever the token differs from one of the file.
+    /// Returns the role of a token; `None` if the file does not contain it. Takes the same time
+    /// regardless of the position at which the token differs from one in the file.
     pub(crate) fn role_of(&self, token: &[u8]) -> Option<Role> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         tokens.iter().fold(None, |found, stored| {
@@ -106,7 +106,7 @@ fn read(path: &Path) -> Result<Vec<Token>, TokensError> {
     Ok(tokens)
 }
 
-/// The form of the file.
+/// The expected form of the file.
 const EXPECTED: &str =
     "expected lines with a role (probe, read or full) and a token of at least 32 characters";
 
@@ -132,7 +132,7 @@ fn equal(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && difference == 0
 }
 
-/// The permissions of others to read and to write.
+/// The permission bits that let other users read and write.
 const OTHERS: u32 = 0o006;
 
 const TOKEN_CHARACTERS_MIN: usize = 32;

@@ -1,4 +1,4 @@
-//! The body of a response with a large value, from the cache's own memory.
+//! The body of a response with a large value, sent directly from the cache's memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,21 +13,22 @@ use super::Refusal;
 use super::memory::{Lease, Memory};
 use super::pace::Pace;
 
-/// A large value that is sent piece by piece. HTTP asks for a piece when the peer has taken the
-/// ones before; until then it stays in the cache, pinned.
+/// A large value that is sent piece by piece. hyper requests a piece once the peer has received the
+/// previous ones. Until then the piece stays in the cache, pinned.
 #[derive(Debug)]
 struct Pieces {
     first: Option<Piece>,
     others: Box<LargeValue>,
     left_bytes: u64,
-    /// Bytes since other requests had their turn.
+    /// Bytes sent since other requests took their turn.
     slice_bytes: usize,
     pace: Pace,
     /// The memory of the list of pieces.
     _lease: Lease,
 }
 
-/// Why a value ends early. The peer sees that its connection ends before the announced length.
+/// The reason why a value ends early. The peer notices that its connection ends before the
+/// announced length.
 #[derive(Debug, thiserror::Error)]
 enum EndedEarly {
     #[error(transparent)]
@@ -41,7 +42,7 @@ enum EndedEarly {
 /// Returns the body of a value.
 ///
 /// # Errors
-/// Too much memory is taken by other requests.
+/// Fails if other requests occupy too much memory.
 pub(super) fn stream(
     memory: &Memory,
     first: Piece,
@@ -116,5 +117,5 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-/// Bytes that are handed over before other requests have their turn.
+/// Number of bytes that are sent before other requests take their turn.
 pub(super) const SLICE_BYTES: usize = 256 * 1024;

@@ -1,4 +1,4 @@
-//! The key that a path names.
+//! Extracts the key from a path.
 
 use axum::http::StatusCode;
 use larder_item::check_key;
@@ -6,17 +6,17 @@ use percent_encoding::percent_decode_str;
 
 use super::{PREFIX, Refusal};
 
-/// Returns the key of a path: what follows the prefix, decoded once. No segment is special, and
-/// every byte is allowed.
+/// Returns the key of a path: the part after the prefix, percent-decoded once. No segment is
+/// special, and every byte is allowed.
 ///
 /// # Errors
-/// A `%` without two hexadecimal digits, and a key that is empty or too long.
+/// Fails on a `%` without two hexadecimal digits, and on a key that is empty or too long.
 pub(super) fn of_path(path: &str) -> Result<Vec<u8>, Refusal> {
     let raw = path.strip_prefix(PREFIX).unwrap_or_default();
     let refused = |words: String| (StatusCode::BAD_REQUEST, words);
     let mut escapes = raw.split('%').skip(1);
     if !escapes.all(|digits| digits.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {
-        return Err(refused("a % in a key is followed by two hexadecimal digits".to_owned()));
+        return Err(refused("a % in a key must be followed by two hexadecimal digits".to_owned()));
     }
     let key: Vec<u8> = percent_decode_str(raw).collect();
     check_key(&key).map_err(|error| refused(error.to_string()))?;

@@ -1,8 +1,8 @@
-//! `/api/v1/item/{key}`: looks at an item, and removes it.
+//! `/api/v1/item/{key}`: inspects an item, and removes it.
 //!
-//! The key is in base64 for URLs: browsers and proxies shorten paths such as `..`, and a removal
-//! must not hit another item, or `clear`. A look shows a bounded part of the value as JSON, and is
-//! no get.
+//! The key is in base64 for URLs. Browsers and proxies shorten paths such as `..`, and a removal
+//! must not hit another item, or `clear`. An inspection shows a limited part of the value as JSON,
+//! and does not count as a get.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -27,7 +27,7 @@ pub(in crate::admin) async fn show(
 ) -> Response {
     let Some(serving) = site.serving() else { return recovering() };
     let server = &serving.server;
-    // Workers advance the clock when they are asked; the main thread, once a second.
+    // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
     let asked = key_of(&key).and_then(|key| Ok((key, bytes_of(query.as_deref())?)));
     let (key, bytes_max) = match asked {
@@ -57,7 +57,7 @@ pub(in crate::admin) async fn remove(
         terms::without_conditions(&headers)?;
         match query.as_deref() {
             None | Some("") => Ok(key),
-            Some(_) => Err((StatusCode::BAD_REQUEST, "a removal has no parameters".to_owned())),
+            Some(_) => Err((StatusCode::BAD_REQUEST, "a removal accepts no parameters".to_owned())),
         }
     });
     let key = match asked {
@@ -78,7 +78,7 @@ pub(in crate::admin) async fn remove(
     }
 }
 
-/// Returns the key that a path names.
+/// Returns the key that a path contains.
 fn key_of(text: &str) -> Result<Vec<u8>, Refusal> {
     let refused = |words: String| (StatusCode::BAD_REQUEST, words);
     let key = decoded_for_url(text.as_bytes(), KEY_BYTES_MAX)
@@ -87,7 +87,7 @@ fn key_of(text: &str) -> Result<Vec<u8>, Refusal> {
     Ok(key)
 }
 
-/// Returns how many bytes of the value a query asks for.
+/// Returns how many bytes of the value a query requests.
 fn bytes_of(query: Option<&str>) -> Result<usize, Refusal> {
     let expected = || (StatusCode::BAD_REQUEST, EXPECTED.to_owned());
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(BYTES) };
@@ -95,7 +95,8 @@ fn bytes_of(query: Option<&str>) -> Result<usize, Refusal> {
     number.filter(|number| *number <= BYTES_MAX).ok_or_else(expected)
 }
 
-/// Returns the document of an item with the first bytes of its value, as text if they are.
+/// Returns the document of an item with the first bytes of its value, as text if they are valid
+/// UTF-8.
 fn document(key: &[u8], looked: Looked, bytes_max: usize) -> Value {
     let Looked { meta, ttl_secs, idle_secs, mut value } = looked;
     value.truncate(bytes_max);
@@ -113,7 +114,7 @@ fn document(key: &[u8], looked: Looked, bytes_max: usize) -> Value {
     Value::Object(members)
 }
 
-/// Removes the first bytes of a character that is cut, if the rest is text.
+/// Removes the first bytes of an incomplete character, if the rest is text.
 fn without_partial_character(value: &mut Vec<u8>) {
     if let Err(error) = str::from_utf8(value)
         && error.error_len().is_none()
@@ -124,7 +125,7 @@ fn without_partial_character(value: &mut Vec<u8>) {
 
 const EXPECTED: &str = "the only parameter is bytes=N, from 0 to 65536";
 
-/// Bytes of the value, unless another number is asked for.
+/// Number of bytes of the value that are shown unless the query requests another number.
 const BYTES: usize = 1024;
 const BYTES_MAX: usize = 64 * 1024;
 

@@ -1,4 +1,5 @@
-//! The memory that requests of the admin listener take together, besides what each connection has.
+//! The memory that requests of the admin listener may occupy together, in addition to the buffers
+//! of each connection.
 
 use std::sync::Arc;
 
@@ -8,22 +9,22 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as _, Bytes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The bytes that requests may still take.
+/// The number of bytes that requests may still occupy.
 #[derive(Debug)]
 pub(in crate::admin) struct Memory(Arc<Semaphore>);
 
-/// The memory of one request. It is given back when the lease is dropped.
+/// The memory of one request. Dropping the lease releases it.
 #[derive(Debug)]
 pub(in crate::admin) struct Lease {
     free: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
 }
 
-/// A response whose body is in the cache's memory, or leases its own.
+/// Marks a response whose body is in the cache's memory, or has its own lease.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::admin) struct Streams;
 
-/// The body of a response, and its memory.
+/// The body of a response, with its lease.
 struct Leased {
     body: Bytes,
     _lease: Lease,
@@ -42,16 +43,16 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The words for a request that gets no more.
+    /// The error message for a request that cannot have more memory.
     pub(in crate::admin) const EXHAUSTED: &str =
-        "other requests take all memory of the admin listener; try again";
+        "other requests occupy all memory of the admin listener; try again";
 
     pub(in crate::admin) fn new(bytes: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Has a long response lease its memory, of the first of these that has it, until the peer has
-    /// taken it. Refuses a response for which none has it.
+    /// Leases memory for a long response, from the first of `memories` that has enough. The lease
+    /// ends when the peer has received the response. Refuses the response if none has enough.
     pub(in crate::admin) async fn lease_of(memories: &[&Self], response: Response) -> Response {
         let bytes = response.body().size_hint().lower();
         if bytes <= OF_CONNECTION || response.extensions().get::<Streams>().is_some() {
@@ -64,7 +65,7 @@ impl Memory {
             return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
         };
         let (head, body) = response.into_parts();
-        // The body is there already: no one waits.
+        // The body is already complete, so this does not wait.
         let Ok(body) = to_bytes(body, usize::MAX).await else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
@@ -72,15 +73,15 @@ impl Memory {
         Response::from_parts(head, Body::from(body))
     }
 
-    /// Begins a lease of nothing.
+    /// Begins an empty lease.
     pub(in crate::admin) fn lease(&self) -> Lease {
         Lease { free: Arc::clone(&self.0), taken: None }
     }
 }
 
 impl Lease {
-    /// Extends the lease to this many bytes, if it is less. Returns false if they are not free:
-    /// nothing waits, since those who hold memory might wait for more too.
+    /// Extends the lease to this many bytes, if it is smaller. Returns false if they are not free.
+    /// Does not wait, because other requests that hold memory might also wait for more.
     pub(in crate::admin) fn grow_to(&mut self, bytes: usize) -> bool {
         let missing =
             bytes.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
@@ -97,14 +98,14 @@ impl Lease {
     }
 }
 
-/// The memory of the answers of probes, which others cannot take, in bytes.
+/// Memory in bytes that is reserved for the responses of probes.
 pub(in crate::admin) const OF_PROBES: usize = 2 << 20;
 
 /// A response up to this length is in the memory of its connection.
 const OF_CONNECTION: u64 = 16 * 1024;
 
-/// Beside these 8 MiB each of 128 connections has 16 KiB for input, 16 KiB for output and a value
-/// of 16 KiB: with the memory of probes at most 16 MiB in all.
+/// In addition to these 8 MiB, each of 128 connections has 16 KiB for input, 16 KiB for output and
+/// 16 KiB for a value. Together with the memory of probes this is at most 16 MiB.
 const BYTES_MAX: usize = 8 << 20;
 
 #[cfg(test)]

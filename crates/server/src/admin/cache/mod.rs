@@ -1,8 +1,8 @@
 //! `/api/v1/cache/{key}`: items over HTTP. The value is the body.
 //!
-//! Requests take a bounded slice of the admin listener's thread at a time, or, with a disk tier,
-//! run on a thread that may wait for the disk. They have the effect and the counters of a get, a
-//! set and a delete of the text protocol. docs/http.md describes them.
+//! A request occupies the admin listener's thread for a limited time before others take their turn.
+//! With a disk tier it runs on a thread that may wait for the disk. Requests have the effect and
+//! the counters of a get, a set and a delete of the text protocol. docs/http.md describes them.
 
 mod get;
 mod key;
@@ -27,25 +27,25 @@ use crate::session::execute::direct::{Found, Value};
 use memory::{Memory, Streams};
 use terms::TTL;
 
-/// What the path of every item begins with.
+/// The prefix of the path of every item.
 pub(super) const PREFIX: &str = "/api/v1/cache/";
 
-/// Why a request is not executed: the status, and words for its sender.
+/// A refused request: the status, and the message for the client.
 type Refusal = (StatusCode, String);
 
-/// True if the body of a request is a value: its length is judged here.
+/// True if the body of a request is a value. Its length is checked in this module.
 pub(super) fn takes_value(method: &Method, path: &str) -> bool {
     *method == Method::PUT && path.starts_with(PREFIX)
 }
 
-/// Answers a request for an item.
+/// Responds to a request for an item.
 pub(super) async fn answer(serving: &Serving, memory: &Memory, request: Request) -> Response {
     let server = &serving.server;
-    // Workers advance the clock when they are asked; the main thread, once a second.
+    // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
     let path = request.uri().path();
     let answered = match *request.method() {
-        // The raw path decides, so that the item `clear` has one: `%63lear`.
+        // The undecoded path decides, so that the item `clear` also has a path: `%63lear`.
         Method::DELETE if path == CLEAR => clear(serving).await,
         Method::GET => read(serving, memory, request.uri(), true).await,
         Method::HEAD => read(serving, memory, request.uri(), false).await,
@@ -85,7 +85,7 @@ async fn read(
     response.extensions_mut().insert(Streams);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    // Of a HEAD too, whose body is empty.
+    // A HEAD request, whose response has no body, also receives the length.
     headers.insert(CONTENT_LENGTH, HeaderValue::from(meta.value_bytes));
     headers.insert(terms::FLAGS, HeaderValue::from(meta.flags));
     if let Some(ttl_secs) = ttl_secs {
@@ -122,7 +122,7 @@ async fn clear(serving: &Serving) -> Result<Response, Refusal> {
     }
 }
 
-/// The answer for what the wire answers with an error of the server.
+/// Returns the HTTP error for a server error of the protocol.
 fn failed(response: &protocol::Response) -> Refusal {
     use protocol::{Response, ServerError};
     let (status, words) = match response {
@@ -143,7 +143,7 @@ fn failed(response: &protocol::Response) -> Refusal {
     (status, words)
 }
 
-/// The words of an error on the wire, without the mark of one.
+/// Returns the message of a protocol error, without the prefix that marks it as one.
 fn words(response: &protocol::Response) -> String {
     let mut line = Vec::new();
     protocol::text::render::response(&mut line, response);
@@ -151,18 +151,20 @@ fn words(response: &protocol::Response) -> String {
     line.trim_end().trim_start_matches("SERVER_ERROR ").to_owned()
 }
 
-const OUT_OF_MEMORY: &str = "no memory for the value: it is larger than what can be evicted";
+const OUT_OF_MEMORY: &str = "no memory for the value: it is larger than the memory that can be \
+                             evicted";
 const OUT_OF_DISK: &str =
-    "no room for the value on the disk: the old one stays; delete items or raise --tier-size";
+    "no space for the value on the disk: the old value stays; delete items or raise --tier-size";
 const OUT_OF_INDEX: &str = "no memory for another key on the disk: delete items or raise -m";
 const STUCK: &str = "a stopped process that shares the cache holds the item; try again later";
 
-/// The path whose removal removes every item.
+/// The path whose DELETE removes every item.
 const CLEAR: &str = "/api/v1/cache/clear";
 
 const METHODS: &str = "GET, HEAD, PUT, DELETE";
 
-/// A value is foreign bytes: no browser may run it as a page, nor a page of another site load it.
+/// A value is untrusted data. No browser may run it as a page, and no page of another site may load
+/// it.
 const ON_EVERY_RESPONSE: [(HeaderName, &str); 2] = [
     (CONTENT_SECURITY_POLICY, "sandbox"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),

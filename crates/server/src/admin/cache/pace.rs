@@ -1,10 +1,10 @@
-//! The rate at which a value has to move: a peer that is slower does not hold memory for long.
+//! The minimum rate of a transfer, so that a slow peer does not hold memory for a long time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How much of a body has moved since when.
+/// How many bytes of a body have moved, and when the transfer began.
 #[derive(Debug)]
 pub(super) struct Pace {
     began: Instant,
@@ -20,7 +20,7 @@ impl Pace {
         self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 
-    /// Returns when the next bytes have to move at the latest.
+    /// Returns the deadline for the next bytes.
     pub(super) fn deadline(&self) -> Instant {
         self.began + GRACE + Duration::from_millis(self.bytes.saturating_mul(1000) / BYTES_PER_SEC)
     }
@@ -29,7 +29,7 @@ impl Pace {
 /// How long a peer may be slow …
 const GRACE: Duration = Duration::from_secs(10);
 
-/// … before it has to reach this rate, on average.
+/// … before it must reach this rate on average.
 const BYTES_PER_SEC: u64 = 16 * 1024;
 
 #[cfg(test)]

@@ -22,17 +22,17 @@ use super::{Refusal, failed, key};
 use crate::admin::Serving;
 use crate::session::execute::direct::Direct;
 
-/// A store that is under way.
+/// A store in progress.
 struct Put<'a> {
     item: Item<'a>,
     body: Body,
     pace: Pace,
-    /// Bytes since other requests had their turn.
+    /// Bytes received since other requests took their turn.
     slice_bytes: usize,
     lease: Lease,
 }
 
-/// The item that is stored, but for its value.
+/// The item to store, without its value.
 struct Item<'a> {
     serving: &'a Serving,
     key: Arc<[u8]>,
@@ -63,7 +63,7 @@ pub(super) async fn put(
 }
 
 impl Put<'_> {
-    /// Stores a body that has announced its length.
+    /// Stores a body whose length was announced.
     async fn announced(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
         if let Some(response) = self.item.refusal(bytes).await? {
             return Ok(response);
@@ -79,8 +79,8 @@ impl Put<'_> {
         self.item.store(value).await
     }
 
-    /// Stores a body in chunks, whose length shows at its end: until then it is in the memory of
-    /// the listener.
+    /// Stores a body in chunks. Its length is known only at the end; until then it is in the memory
+    /// of the listener.
     async fn unannounced(&mut self) -> Result<protocol::Response, Refusal> {
         let mut value = Vec::new();
         while let Some(part) = self.part().await? {
@@ -89,7 +89,8 @@ impl Put<'_> {
                 return Ok(response);
             }
             if bytes > UNANNOUNCED_BYTES_MAX {
-                let words = "a body of more than 1 MiB announces its length: send Content-Length";
+                let words = "a body of more than 1 MiB must announce its length: send \
+                             Content-Length";
                 return Err((StatusCode::LENGTH_REQUIRED, words.to_owned()));
             }
             if bytes > value.capacity() {
@@ -113,7 +114,7 @@ impl Put<'_> {
         }
     }
 
-    /// Stores a body in the pieces that it is kept in.
+    /// Stores a body in the same pieces in which the cache keeps it.
     async fn upload(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
         let mut upload = match self.item.begin_upload(bytes).await? {
             Ok(upload) => upload,
@@ -128,7 +129,7 @@ impl Put<'_> {
         self.item.finish_upload(bytes, upload).await
     }
 
-    /// Returns the longest value, in bytes, that is stored at once.
+    /// Returns the maximum length in bytes of a value that is stored in one piece.
     fn whole_bytes_max(&self) -> usize {
         self.item.serving.server.cache.upload_bytes_min()
     }
@@ -146,10 +147,10 @@ impl Put<'_> {
                 let words = "the body arrives too slowly: 16 KiB/s after 10 s are expected";
                 return Err((StatusCode::REQUEST_TIMEOUT, words.to_owned()));
             };
-            // An answer reaches only a peer that is still there.
+            // This response reaches only a peer that is still connected.
             let broken = |_| (StatusCode::BAD_REQUEST, "the body ends early".to_owned());
             let Some(frame) = frame.transpose().map_err(broken)? else { return Ok(None) };
-            // Trailers say nothing about a value.
+            // Trailers are not part of the value.
             let Ok(part) = frame.into_data() else { continue };
             self.slice_bytes += part.len();
             self.pace.note(part.len());
@@ -168,7 +169,10 @@ impl Put<'_> {
         match response {
             protocol::Response::ServerError(ServerError::TooLarge) => {
                 let bytes_max = self.item.serving.server.options.item_bytes_max;
-                let words = format!("an item has at most {bytes_max} bytes (-I), the key included");
+                let words = format!(
+                    "an item may have at most {bytes_max} bytes (-I), including \
+                                     its key"
+                );
                 (StatusCode::PAYLOAD_TOO_LARGE, words)
             }
             response => failed(&response),
@@ -202,12 +206,13 @@ impl Item<'_> {
         self.execute(bytes, move |direct, store| direct.finish_upload(store, upload)).await
     }
 
-    /// Abandons a store for whose value no memory was left.
+    /// Abandons a store because no memory is left for its value.
     async fn give_up(&self, bytes: usize) -> Result<protocol::Response, Refusal> {
         self.execute(bytes, |direct, store| direct.give_up(store)).await
     }
 
-    /// Executes a command of the store of a value of this length. Its time to live begins now.
+    /// Executes a command of the store of a value of this length. The item's time to live begins
+    /// now.
     async fn execute<T: Send + 'static>(
         &self,
         value_bytes: usize,
@@ -222,6 +227,6 @@ impl Item<'_> {
     }
 }
 
-/// A body in chunks is stored at its end, when its length is known. A longer one has to announce
-/// its length.
+/// A body in chunks is stored at its end, when its length is known. The length of a longer body
+/// must be announced.
 const UNANNOUNCED_BYTES_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a request says about an item besides its key and its value: time to live and flags.
+//! The attributes of an item that a request sets besides key and value: time to live and flags.
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_RANGE, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
@@ -11,7 +11,7 @@ use super::Refusal;
 /// How long an item lives, and its client flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// `None`: it does not expire.
+    /// The time to live; `None` if the item does not expire.
     pub(super) ttl_secs: Option<u32>,
     pub(super) flags: u32,
 }
@@ -20,11 +20,11 @@ impl Terms {
     /// Reads the terms of a store.
     ///
     /// # Errors
-    /// Terms that contradict each other, are no numbers, or that the API does not know.
+    /// Fails if the terms contradict each other, are not numbers, or are unknown to the API.
     pub(super) fn read(uri: &Uri, headers: &HeaderMap) -> Result<Self, Refusal> {
         without_conditions(headers)?;
         if headers.contains_key(CONTENT_RANGE) {
-            return refused("a value is stored whole: leave Content-Range out");
+            return refused("a value must be sent as a whole: omit Content-Range");
         }
         let mut found = max_ages(headers)?;
         for parameter in uri.query().unwrap_or_default().split('&').filter(|one| !one.is_empty()) {
@@ -44,7 +44,7 @@ impl Terms {
     }
 }
 
-/// Refuses a request with parameters, for methods that have none.
+/// Refuses query parameters, for methods that do not have any.
 pub(super) fn without_query(uri: &Uri) -> Result<(), Refusal> {
     match uri.query() {
         None | Some("") => Ok(()),
@@ -52,21 +52,21 @@ pub(super) fn without_query(uri: &Uri) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a write under a condition: executed without it, the write would destroy what the
-/// condition protects.
+/// Refuses a conditional write. If it were executed without the condition, it could destroy the
+/// item that the condition protects.
 pub(super) fn without_conditions(headers: &HeaderMap) -> Result<(), Refusal> {
     match CONDITIONS.iter().any(|name| headers.contains_key(name)) {
-        true => refused("conditions (If-Match and the like) are not supported: leave them out"),
+        true => refused("conditions (such as If-Match) are not supported: omit them"),
         false => Ok(()),
     }
 }
 
-/// Returns the seconds of all `max-age` directives. Other directives are for caches in between.
+/// Returns the seconds of all `max-age` directives. Other directives are for caches on the path.
 fn max_ages(headers: &HeaderMap) -> Result<Vec<String>, Refusal> {
     let mut found = Vec::new();
     for value in headers.get_all(CACHE_CONTROL) {
         let Ok(value) = value.to_str() else {
-            return refused("Cache-Control is no text: expected max-age=SECONDS");
+            return refused("Cache-Control is not text: expected max-age=SECONDS");
         };
         for directive in value.split(',').map(str::trim) {
             let (name, secs) = directive.split_once('=').unwrap_or((directive, ""));
@@ -78,7 +78,7 @@ fn max_ages(headers: &HeaderMap) -> Result<Vec<String>, Refusal> {
     Ok(found)
 }
 
-/// Returns a time to live.
+/// Parses a time to live.
 fn ttl_of(text: &str) -> Result<u32, Refusal> {
     match number(text) {
         Some(secs @ 1..=TTL_SECS_MAX) => Ok(secs),
@@ -90,10 +90,10 @@ fn flags(headers: &HeaderMap) -> Result<u32, Refusal> {
     let mut given = headers.get_all(FLAGS).iter();
     let Some(flags) = given.next() else { return Ok(0) };
     let flags = flags.to_str().ok().and_then(number).filter(|_| given.next().is_none());
-    flags.map_or_else(|| refused("X-Larder-Flags is one number from 0 to 4294967295"), Ok)
+    flags.map_or_else(|| refused("X-Larder-Flags must be one number from 0 to 4294967295"), Ok)
 }
 
-/// Parses a decimal number of digits alone.
+/// Parses a decimal number that consists only of digits.
 fn number(text: &str) -> Option<u32> {
     let is_digits = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     is_digits.then(|| text.parse().ok())?
@@ -106,17 +106,17 @@ fn refused<T>(words: &str) -> Result<T, Refusal> {
 /// The client flags of an item.
 pub(super) const FLAGS: HeaderName = HeaderName::from_static("x-larder-flags");
 
-/// The seconds that an item still lives. It is no `max-age`: the item may change or go before, and
-/// no cache in between learns of it.
+/// The seconds until the item expires. This is not a `max-age`: the item may change or disappear
+/// earlier, and no cache on the path is notified.
 pub(super) const TTL: HeaderName = HeaderName::from_static("x-larder-ttl");
 
 const CONDITIONS: [HeaderName; 4] =
     [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
 
 const UNKNOWN_PARAMETER: &str =
-    "the only parameter is ttl=SECONDS, of a PUT; in a key write ? as %3F";
+    "the only parameter is ttl=SECONDS, and only for PUT; in a key write ? as %3F";
 
-/// The longest time that a header of HTTP means exactly.
+/// The longest time that an HTTP header expresses exactly.
 const TTL_SECS_MAX: u32 = (1 << 31) - 1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether a connection has a request in flight that may wait for its peer, and since when.
+//! Tracks whether a connection has a request in flight that may wait for its peer, and since when.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 
 use crate::clock::monotonic_us;
 
-/// The state of a connection. Its task writes it, and the one that accepts reads it.
+/// The state of a connection. The connection's task writes it, and the task that accepts
+/// connections reads it.
 #[derive(Debug)]
 pub(in crate::admin) struct Activity {
     is_in_flight: AtomicBool,
     since_us: AtomicI64,
 }
 
-/// The body of a response, which ends the request when it has been sent or given up.
+/// The body of a response. Dropping it ends the request, after the body was sent or abandoned.
 #[derive(Debug)]
 struct Response {
     body: Body,
@@ -39,23 +40,24 @@ impl Activity {
         self.set(false);
     }
 
-    /// Spares the request that has arrived: its sender may do more than probe.
+    /// Marks the request as in flight, which protects its connection from being closed: it may do
+    /// more than a probe.
     pub(in crate::admin) fn begin(&self) {
         self.set(true);
     }
 
-    /// Returns the body of the response, at whose end the request has ended.
+    /// Returns the body of the response. The request ends at the end of the body.
     pub(in crate::admin) fn until_end_of(self: Arc<Self>, body: Body) -> Body {
         Body::new(Response { body, activity: self })
     }
 
-    /// Returns whether a request is in flight, and since when that is so. The smallest is the first
-    /// to be closed.
+    /// Returns whether a request is in flight, and since when the connection has been in this
+    /// state. The connection with the smallest rank is closed first.
     pub(in crate::admin) fn rank(&self) -> (bool, i64) {
         (self.is_in_flight.load(Relaxed), self.since_us.load(Relaxed))
     }
 
-    /// Returns how long the connection is still spared when others want its place.
+    /// Returns how much longer the connection is protected when others need its slot.
     pub(in crate::admin) fn spared(&self) -> Duration {
         let (is_in_flight, since_us) = self.rank();
         let spared_us = if is_in_flight { IN_FLIGHT_SPARED_US } else { WAITING_SPARED_US };
@@ -95,8 +97,8 @@ impl HttpBody for Response {
     }
 }
 
-/// A connection without a request is spared for long enough that a peer that has just connected can
-/// send one, and one with a request until most requests have ended.
+/// A connection without a request is protected long enough for a new peer to send one. A connection
+/// with a request is protected until most requests have ended.
 const WAITING_SPARED_US: i64 = 50_000;
 const IN_FLIGHT_SPARED_US: i64 = 1_000_000;
 

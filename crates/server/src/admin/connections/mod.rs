@@ -1,4 +1,4 @@
-//! Accepts connections, bounds them, and serves HTTP on them.
+//! Accepts connections, limits their number, and serves HTTP on them.
 
 pub(super) mod activity;
 pub(super) mod secured;
@@ -34,9 +34,9 @@ use secured::Secured;
 use stalls::Stalls;
 use targets::Targets;
 
-/// The open connections. When there are too many, the one that has waited for longest is closed:
-/// connections that only wait cannot keep a probe out. Where each has a request in flight that
-/// needed a role, a new one waits until one ends, for at most a second.
+/// The open connections. When there are too many, the one that has waited longest is closed, so
+/// that idle connections cannot keep out a probe. If every connection has a request in flight that
+/// needed a role, a new connection waits until one ends, for at most a second.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     next_number: AtomicU64,
@@ -62,15 +62,15 @@ impl Crowd {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for another connection.
+    /// Closes connections until there is space for another one.
     async fn make_room(&self) {
         while let Some(spared) = self.close_one() {
             sleep(spared.min(ROOM_PAUSE)).await;
         }
     }
 
-    /// Closes a connection if there are too many. Returns how long all of them are spared if there
-    /// still are.
+    /// Closes a connection if there are too many. If none may be closed yet, returns how much
+    /// longer all of them are protected.
     fn close_one(&self) -> Option<Duration> {
         let mut members = self.members();
         if members.len() < ADMIN_CONNECTIONS_MAX {
@@ -85,14 +85,14 @@ impl Crowd {
         None
     }
 
-    /// Waits until all connections have ended, which have been asked to, and not for long.
+    /// Waits a limited time until all connections have ended. They were already told to end.
     pub(super) async fn end(&self) {
         let all_gone = async {
             while !self.members().is_empty() {
                 sleep(END_PAUSE).await;
             }
         };
-        // Those that are left are closed with the runtime.
+        // The remaining connections are closed with the runtime.
         let _ = timeout(END_SECS_MAX, all_gone).await;
     }
 }
@@ -103,16 +103,16 @@ impl Drop for Membership {
     }
 }
 
-/// What the connections of a listener share.
+/// The state that the connections of a listener share.
 #[derive(Clone)]
 pub(super) struct Site {
     pub(super) router: Router,
     pub(super) crowd: Arc<Crowd>,
-    /// True from when connections are asked to end.
+    /// True once the connections must end.
     pub(super) is_over: watch::Receiver<bool>,
 }
 
-/// Accepts connections from a socket. They are asked to end when it is over.
+/// Accepts connections from a socket until the listener ends, then tells them to end.
 pub(super) async fn accept(
     descriptor: OwnedFd,
     is_unix: bool,
@@ -127,7 +127,7 @@ pub(super) async fn accept(
                     let peer = peer_of(&stream);
                     admit(&site, |site, member| serve((stream, peer), site, member)).await;
                 }
-                // Without descriptors, connections wait in the kernel.
+                // Without free descriptors, connections wait in the kernel.
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
@@ -155,7 +155,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Names the process at the other end of a unix socket.
+/// Returns the process at the other end of a unix socket.
 fn peer_of(stream: &UnixStream) -> Peer {
     Peer(match stream.peer_cred() {
         Ok(of) => format!("uid {} pid {}", of.uid(), of.pid().unwrap_or_default()),
@@ -163,7 +163,7 @@ fn peer_of(stream: &UnixStream) -> Peer {
     })
 }
 
-/// Lets a connection into the crowd once there is room, and runs it.
+/// Adds a connection once there is space, and runs it.
 async fn admit<F>(site: &Site, run: impl FnOnce(Site, Membership) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -179,7 +179,7 @@ where
         let task = tokio::spawn(run(site.clone(), membership));
         members.insert(number, Member { task: task.abort_handle(), activity });
     }
-    // A request that has arrived already is served before the next connection.
+    // If a request has already arrived, it is served before the next connection.
     yield_now().await;
 }
 
@@ -209,7 +209,7 @@ where
     let stream = TokioIo::new(Stalls::new(Targets::new(stream)));
     let mut connection = pin!(builder.serve_connection(stream, service));
     let mut time_is_up = pin!(timeout(LIFE_MAX, is_over.wait_for(|is_over| *is_over)));
-    // An error is the peer's: it has gone, or what it sends is not HTTP.
+    // An error is the peer's fault: it has disconnected, or its input is not HTTP.
     let has_ended = poll_fn(|context| {
         if connection.as_mut().poll(context).is_ready() {
             return Poll::Ready(true);
@@ -217,8 +217,8 @@ where
         time_is_up.as_mut().poll(context).map(|_| false)
     });
     if !has_ended.await {
-        // A peer that has just connected gets its answer: asked to end before the first request,
-        // the connection would close at once.
+        // A peer that has just connected receives its response. Without this wait, the connection
+        // would close immediately if it were told to end before the first request.
         let first_request = poll_fn(|context| match connection.as_mut().poll(context) {
             Poll::Pending if !has_asked.load(Relaxed) => Poll::Pending,
             Poll::Pending => Poll::Ready(false),
@@ -236,17 +236,17 @@ where
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 
-/// How long a request's header, and the wait for it, may take.
+/// How long the header of a request may take, including the wait for it.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// After this time a connection is closed between two requests: a peer that does not take its
-/// response holds it no longer.
+/// A connection is closed between two requests after this time. A peer that does not receive its
+/// response keeps the connection no longer than this.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 
 /// How long a connection may still begin its first request when the listener ends.
 const FIRST_REQUEST_MAX: Duration = Duration::from_millis(500);
 
-/// How often a new connection looks for a place.
+/// How often a new connection checks whether there is space.
 const ROOM_PAUSE: Duration = Duration::from_millis(5);
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! TLS on an admin listener, with the certificates of the wire.
+//! TLS on an admin listener, with the certificates of the cache listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::tls::certificates::Certificates;
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Secured {
     pub(in crate::admin) certificates: Arc<Certificates>,
-    /// The client certificates asked for: those of `-o ssl_verify_mode`.
+    /// Whether client certificates are requested, as set by `-o ssl_verify_mode`.
     pub(in crate::admin) asked: ClientCertificates,
 }
 
 impl Secured {
-    /// Performs the handshake, with the certificates that are in effect now. Returns `None` if the
-    /// peer has no valid certificate, does not speak TLS, or takes too long.
+    /// Performs the handshake with the certificates that are currently in effect. Returns `None` if
+    /// the peer has no valid certificate, does not speak TLS, or takes too long.
     pub(in crate::admin) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let handshake = async {
             let mut first = [0];
@@ -32,7 +32,7 @@ impl Secured {
                 return None;
             }
             let config = self.certificates.config(self.asked)?;
-            // The reason of a failure has been sent as an alert.
+            // If the handshake failed, the reason was sent to the peer as an alert.
             TlsAcceptor::from(config).accept(stream).await.ok()
         };
         timeout(HANDSHAKE_TIME_MAX, handshake).await.ok()?
@@ -42,7 +42,7 @@ impl Secured {
 /// The type of the first record of a TLS connection.
 const HANDSHAKE: u8 = 22;
 
-/// The answer to a peer that speaks HTTP without TLS.
+/// The response to a peer that speaks HTTP without TLS.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 47\r\nConnection: close\r\n\r\nthis address speaks TLS only: ask for https://\n";
 

@@ -1,4 +1,5 @@
-//! A connection whose peer has to go on taking its responses, and gets the last one.
+//! A stream that fails when its peer stops receiving, and makes sure that the last response
+//! arrives.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -9,19 +10,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose writes fail once its peer has taken nothing for ten seconds. What waits for the
-/// peer, pieces of a value among it, is given back then.
+/// A stream whose writes fail once its peer has received nothing for ten seconds. That releases
+/// everything that waits for the peer, including pieces of a value.
 #[derive(Debug)]
 pub(super) struct Stalls<S> {
     stream: S,
-    /// Set while a write waits.
+    /// Set while a write waits for the peer.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Set once nothing more is sent.
+    /// Set after the last byte was sent.
     lingering: Option<Lingering>,
 }
 
-/// A peer may still send the body of a request that is refused. If the socket were closed at once,
-/// the kernel would reset the connection, and the peer might not see why.
+/// The state of waiting for a peer that may still send the body of a refused request. If the socket
+/// were closed immediately, the kernel would reset the connection, and the peer might not receive
+/// the reason.
 #[derive(Debug)]
 struct Lingering {
     until: Pin<Box<Sleep>>,
@@ -33,7 +35,7 @@ impl<S> Stalls<S> {
         Self { stream, patience: None, lingering: None }
     }
 
-    /// Returns the outcome of a write, or the end of patience in its place.
+    /// Returns the outcome of a write, or an error if the peer has stalled for too long.
     fn judge<T>(
         &mut self,
         written: Poll<io::Result<T>>,
@@ -100,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalls<S> {
             match ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)) {
                 Ok(()) if buffer.filled().is_empty() => break,
                 Ok(()) => *left_bytes = left_bytes.saturating_sub(buffer.filled().len()),
-                // The peer has gone.
+                // The peer has disconnected.
                 Err(_) => break,
             }
         }
@@ -108,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalls<S> {
     }
 }
 
-/// How long a peer may take nothing.
+/// How long a peer may receive nothing.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
 /// How long, and how much, a peer may still send after the last response.

@@ -1,8 +1,9 @@
-//! Requests whose target has a `#` in it.
+//! Escapes a `#` in the target of a request.
 //!
-//! A `#` does not belong there (RFC 9112 §3.2): a client writes `%23`. hyper takes it for the begin
-//! of a fragment and drops the rest, so that `DELETE /…/user#1` would delete `user`. Go's net/http,
-//! and BigCache's server with it, takes it for a part of the path, and so does this.
+//! A `#` does not belong there (RFC 9112 §3.2): a client should send `%23`. hyper treats it as the
+//! start of a fragment and drops the rest, so that `DELETE /…/user#1` would delete `user`. Go's
+//! net/http, and therefore BigCache's server, treats it as a part of the path. This module does the
+//! same.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -11,12 +12,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream of requests, in whose targets each `#` becomes `%23`.
+/// A stream of requests that replaces each `#` in a target with `%23`.
 #[derive(Debug)]
 pub(super) struct Targets<S> {
     stream: S,
     framing: Framing,
-    /// The rest of an escaped byte for which a buffer had no room.
+    /// The rest of an escaped byte that did not fit into a buffer.
     left: Vec<u8>,
 }
 
@@ -85,12 +86,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Targets<S> {
     }
 }
 
-/// Where in its requests a stream is: as much of RFC 9112 as tells a request line from a body. What
-/// hyper refuses ends the connection, whatever this makes of it.
+/// The position of a stream within its requests. Implements as much of RFC 9112 as is necessary to
+/// tell a request line from a body. If hyper refuses the input, it ends the connection, regardless
+/// of the state here.
 #[derive(Debug, Default)]
 struct Framing {
     part: Part,
-    /// The begin of the line, in lower case.
+    /// The beginning of the line, in lower case.
     line: Vec<u8>,
     content_bytes: u64,
     is_chunked: bool,
@@ -104,14 +106,14 @@ enum Part {
     /// This many bytes follow.
     Body(u64),
     ChunkSize,
-    /// This many bytes follow, and the end of a line.
+    /// This many bytes follow, then the end of a line.
     Chunk(u64),
     ChunkEnd,
     Trailer,
 }
 
 impl Framing {
-    /// The bytes that may be read into a buffer with this much room.
+    /// Returns how many bytes may be read into a buffer with this much space.
     fn readable(&self, room: usize) -> usize {
         match self.part {
             Part::Body(bytes) | Part::Chunk(bytes) => {
@@ -122,7 +124,7 @@ impl Framing {
         }
     }
 
-    /// Gives the bytes on, with the targets escaped.
+    /// Passes the bytes to `give`, with the targets escaped.
     fn escape(&mut self, mut bytes: &[u8], mut give: impl FnMut(&[u8])) {
         while let Some(byte) = bytes.first() {
             let taken = match self.part {
@@ -177,7 +179,7 @@ impl Framing {
         if !matches!(next, Part::Header) {
             (self.content_bytes, self.is_chunked) = (0, false);
         }
-        // The line's memory is kept.
+        // Keeps the line's memory.
         self.line = line;
         self.line.clear();
         next
@@ -197,7 +199,7 @@ impl Framing {
     }
 }
 
-/// The bytes of a chunk, by the line before it.
+/// Returns the length of a chunk according to the line before it.
 fn chunk_bytes(line: &[u8]) -> u64 {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let digits = std::str::from_utf8(digits).ok();
@@ -206,7 +208,7 @@ fn chunk_bytes(line: &[u8]) -> u64 {
 
 const READ_BYTES_MAX: usize = 8 << 10;
 
-/// The part of a line that is looked at: longer ones are of no concern here.
+/// The part of a line that is examined. Longer lines do not matter here.
 const LINE_BYTES_MAX: usize = 128;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `/api/v1/history`: the last hour of the server, a point every ten seconds.
+//! `/api/v1/history`: the last hour of the server, with one point every ten seconds.
 //!
-//! A task on the listener's thread takes the points from the rows of `stats`, also while no client
-//! asks for them. The memory is bounded, and requests of the cache take no part in it.
+//! A task on the listener's thread records the points from the rows of `stats`, even while no
+//! client requests them. The memory is bounded, and cache requests do none of the work.
 
 mod points;
 
@@ -18,7 +18,7 @@ use crate::clock::monotonic_us;
 use crate::server::Server;
 use points::{Points, Sample};
 
-/// The points of this process. A successor or a restarted server begins with none.
+/// The points of this process. A successor or a restarted server begins with an empty list.
 #[derive(Debug, Default)]
 pub(super) struct History(Mutex<Points>);
 
@@ -34,7 +34,7 @@ impl History {
     }
 }
 
-/// Takes points from when the server serves until the listener ends.
+/// Records points from the time at which the server serves until the listener ends.
 pub(super) async fn record(shared: Arc<Shared>) {
     let server = loop {
         match shared.serving.get() {
@@ -43,7 +43,7 @@ pub(super) async fn record(shared: Arc<Shared>) {
         }
     };
     let mut ticks = interval(Duration::from_secs(points::INTERVAL_SECS));
-    // Points that a stalled thread has missed are gaps: they are not made up for.
+    // If the thread stalls, the missed points stay gaps. They are not recorded later.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
@@ -51,14 +51,14 @@ pub(super) async fn record(shared: Arc<Shared>) {
     }
 }
 
-/// Returns the counters of now.
+/// Returns the current counters.
 async fn sample(server: &Arc<Server>) -> Sample {
-    // Workers advance the clock when they are asked; the main thread, once a second.
+    // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
     let rows = answer(server, StatsSection::General).await;
     let numbers = rows.into_iter().filter_map(|(name, text)| Some((name, text.parse().ok()?)));
     Sample { taken_us: monotonic_us(), rows: numbers.collect() }
 }
 
-/// How often the task looks whether the cache is open.
+/// How often the task checks whether the cache is open.
 const OPENING_PAUSE: Duration = Duration::from_millis(200);

@@ -4,10 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-/// The counters of a moment.
+/// The counters at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// When they were read, on the monotonic clock: steps of the system's clock move no point.
+    /// The time at which they were read, on the monotonic clock, so that steps of the system's
+    /// clock do not move a point.
     pub(super) taken_us: i64,
     /// The rows of `stats` that are numbers.
     pub(super) rows: HashMap<String, u64>,
@@ -30,17 +31,17 @@ type Point = [Option<f64>; COLUMNS.len()];
 /// How a column is computed from samples.
 #[derive(Debug)]
 enum Column {
-    /// The sum of these counters, per second since the sample before.
+    /// The sum of these counters, per second since the previous sample.
     Rate(&'static [&'static str]),
-    /// The increase of the first counter as a part of the second one's.
+    /// The increase of the first counter, as a fraction of the increase of the second.
     Ratio(&'static str, &'static str),
-    /// The row as it is.
+    /// The value of the row without a change.
     Level(&'static str),
 }
 
 impl Points {
-    /// Adds a point. The intervals without a sample since the newest point become points without
-    /// values. A second sample of an interval is ignored.
+    /// Adds a point. Intervals without a sample since the newest point become points without
+    /// values. A second sample within an interval is ignored.
     pub(super) fn add(&mut self, sample: Sample) {
         let Some(last) = self.last.take() else {
             self.began_us = sample.taken_us;
@@ -58,7 +59,7 @@ impl Points {
         for _ in 0..missed.min(POINTS_MAX as i64) {
             self.push([None; COLUMNS.len()]);
         }
-        // The increase over a gap is that of no interval.
+        // The increase over a gap does not belong to a single interval.
         self.push(point((missed == 0).then_some(&last), &sample));
         self.newest = interval;
         self.last = Some(sample);
@@ -90,7 +91,7 @@ impl Points {
     }
 }
 
-/// Returns the point of a sample. Without the sample before, its rates are unknown.
+/// Returns the point of a sample. Without the previous sample, its rates are unknown.
 fn point(last: Option<&Sample>, sample: &Sample) -> Point {
     let row = |name: &str| sample.rows.get(name).copied();
     // A counter that went down was reset.
@@ -109,7 +110,7 @@ fn point(last: Option<&Sample>, sample: &Sample) -> Point {
     })
 }
 
-/// Keeps three decimals.
+/// Rounds to three decimals.
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
@@ -147,7 +148,7 @@ const INTERVAL_US: i64 = INTERVAL_SECS as i64 * 1_000_000;
 /// An hour.
 const POINTS_MAX: usize = 360;
 
-/// How much earlier in its interval a sample may be taken than the first one was.
+/// How much earlier within its interval a sample may be taken than the first sample was.
 const EARLY_US_MAX: i64 = 1_000_000;
 
 #[cfg(test)]
@@ -235,7 +236,7 @@ mod tests {
         let items = shown(&points, "items");
         assert_eq!(items.len(), POINTS_MAX);
         assert_eq!((items[0], items[POINTS_MAX - 1]), (Some(640.0), Some(999.0)));
-        // A thread that stalls for days fills the ring with nothing, once.
+        // A thread that stalls for days fills the ring with empty points only once.
         points.add(sample(1e6, [0, 0, 1]));
         let items = shown(&points, "items");
         assert_eq!(items.len(), POINTS_MAX);

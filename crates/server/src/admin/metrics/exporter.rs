@@ -1,9 +1,9 @@
-//! The metrics of memcached_exporter 0.14.4, with its names, labels and types, made of the same
-//! rows.
+//! The metrics of memcached_exporter 0.14.4, with its names, labels and types, computed from the
+//! same rows.
 //!
-//! A family that has no truthful value is left out: what would be projected onto memcached's pages,
-//! and counters of a size class that Larder counts for all classes together. A test compares the
-//! page with the exporter's and lists the differences.
+//! A family is omitted if Larder has no truthful value for it. This concerns values that only make
+//! sense for memcached's pages, and counters per size class that Larder keeps only for all classes
+//! together. A test compares the page with the exporter's page and lists the differences.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::family::{Kind, Page};
 use super::rows::{Named, Rows};
 use Kind::{Counter, Gauge};
 
-/// A family with one sample: its name after `memcached_`, its type, its row.
+/// A family with one sample: its name after `memcached_`, its type, and its row.
 type Single = (&'static str, Kind, &'static str);
 
-/// From `stats` and the last lines of `stats slabs`. The last version of the exporter lacks
-/// `direct_reclaims_total`, the next one has it.
+/// From `stats` and the last lines of `stats slabs`. The latest version of the exporter lacks
+/// `direct_reclaims_total`; the next one has it.
 const GENERAL: &[Single] = &[
     ("uptime_seconds", Counter, "uptime"),
     ("time_seconds", Gauge, "time"),
@@ -47,7 +47,7 @@ const GENERAL: &[Single] = &[
     ("lru_crawler_moves_to_cold_total", Counter, "moves_to_cold"),
     ("lru_crawler_moves_to_warm_total", Counter, "moves_to_warm"),
     ("lru_crawler_moves_within_lru_total", Counter, "moves_within_lru"),
-    // With a disk tier of mode cache.
+    // Only with a disk tier of mode cache.
     ("extstore_compact_lost_total", Counter, "extstore_compact_lost"),
     ("extstore_compact_rescued_total", Counter, "extstore_compact_rescues"),
     ("extstore_compact_skipped_total", Counter, "extstore_compact_skipped"),
@@ -63,13 +63,14 @@ const GENERAL: &[Single] = &[
     ("extstore_bytes_evicted_total", Counter, "extstore_bytes_evicted"),
     ("extstore_bytes_written_total", Counter, "extstore_bytes_written"),
     ("extstore_bytes_read_total", Counter, "extstore_bytes_read"),
-    // The exporter has it as a counter.
+    // The exporter also declares it as a counter.
     ("extstore_bytes_used", Counter, "extstore_bytes_used"),
     ("extstore_bytes_fragmented", Gauge, "extstore_bytes_fragmented"),
     ("extstore_bytes_limit", Gauge, "extstore_limit_maxbytes"),
 ];
 
-/// From `stats settings`, with the help texts, since these rows have no table. A switch is 0 or 1.
+/// From `stats settings`, with the help texts, because these rows are not in a table. A switch is 0
+/// or 1.
 const SETTINGS: &[(&str, &str, &str)] = &[
     ("max_connections", "maxconns", "Limit on open connections (`-c`)."),
     ("lru_crawler_enabled", "lru_crawler", "1 if the commands of the crawler are allowed."),
@@ -106,7 +107,7 @@ const ITEMS: &[Single] = &[
 /// From `stats slabs`, with the label `slab`.
 const SLABS: &[Single] = &[("slab_chunk_size_bytes", Gauge, "chunk_size")];
 
-/// Commands with a row for each status. `stats` has all of them, `stats slabs` only hits and
+/// Commands with a row for each status. `stats` contains all of them, `stats slabs` only hits and
 /// `cas_badval`.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("get", "hit", "get_hits"),
@@ -144,7 +145,7 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
     page.family(&full("commands_total"), Counter, help, &samples);
     show_classes(ITEMS, &rows.items, &[Section::Items], page);
     show_classes(SLABS, &rows.slabs, &[Section::Slabs], page);
-    // From the start and for every class: alerts divide by it.
+    // From the start and for every class, because alerts divide by it.
     let samples: Samples = rows
         .out_of_memory
         .iter()
@@ -158,7 +159,7 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
     page.family(&full("slab_commands_total"), Counter, help, &samples);
 }
 
-/// As the exporter, shows the settings of the crawler only if it is enabled.
+/// Like the exporter, shows the settings of the crawler only if it is enabled.
 fn show_settings(settings: &Named, page: &mut Page) {
     let has_crawler = settings.get("lru_crawler").is_some_and(|value| value == "yes");
     for (name, row, help) in SETTINGS {
@@ -205,8 +206,8 @@ fn commands(rows: &Named, class: Option<u8>) -> Samples {
         .collect();
     let number = |row: &str| rows.get(row).and_then(|value| value.parse::<u64>().ok());
     if let Some(stores) = number("cmd_set") {
-        // memcached counts cas in cmd_set too. The rows are read one after the other, so that a cas
-        // meanwhile may be counted in only one of them.
+        // memcached also counts a cas in cmd_set. The rows are read one after the other, so a cas
+        // that happens in between may be counted in only one of them.
         let cas: u64 =
             ["cas_misses", "cas_hits", "cas_badval"].into_iter().filter_map(number).sum();
         samples.push((labels("set", "hit"), stores.saturating_sub(cas).to_string()));
@@ -218,7 +219,7 @@ fn full(name: &str) -> String {
     format!("memcached_{name}")
 }
 
-/// Returns the meaning of a row in the table of statistics.
+/// Returns the description of a row in the table of statistics.
 fn help_of(row: &str, sections: &[Section]) -> &'static str {
     let mut rows = sections.iter().flat_map(|section| section.rows());
     rows.find(|stat| stat.name == row).map_or("", |stat| stat.doc)
@@ -242,7 +243,8 @@ mod tests {
                 let stat = rows.find(|stat| stat.name == *row);
                 let stat = stat.unwrap_or_else(|| panic!("{name}: there is no row {row}"));
                 let is_constant = matches!(stat.source, Source::Constant(_));
-                // Larder has no queues to repair, and its log is not compacted: their 0 is true.
+                // Larder has no queues to repair and does not compact its log, so 0 is the truthful
+                // value.
                 let is_true = *row == "tailrepairs" || row.starts_with("extstore_compact_");
                 assert!(!is_constant || is_true, "{name} would always be the same");
             }

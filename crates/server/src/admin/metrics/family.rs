@@ -1,4 +1,4 @@
-//! Families of metrics, and the text of a page.
+//! Families of metrics, and the text of the metrics page.
 
 use std::fmt::Write;
 
@@ -16,8 +16,8 @@ pub(super) enum Kind {
 pub(super) struct Page(String);
 
 impl Page {
-    /// Appends a family with its samples, unless it has none. A sample is its labels, in the order
-    /// in which they are shown, and its value.
+    /// Appends a family with its samples, unless there are none. A sample consists of its labels,
+    /// in the order in which they are shown, and its value.
     pub(super) fn family(
         &mut self,
         name: &str,
@@ -51,7 +51,7 @@ impl Page {
         self.family(name, kind, help, &[(Vec::new(), value)]);
     }
 
-    /// Appends a family of histograms: a label, if there is one, and the distribution of each.
+    /// Appends a family of histograms: for each, a label, if it has one, and the distribution.
     pub(super) fn histograms(
         &mut self,
         name: &str,

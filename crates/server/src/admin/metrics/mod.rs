@@ -1,7 +1,6 @@
 //! The page of `/metrics`, in Prometheus' text format 0.0.4.
 //!
-//! Its numbers are those of the `stats` commands: the page is made of their rows, so that both show
-//! the same.
+//! The page is built from the rows of the `stats` commands, so that both show the same numbers.
 
 mod exporter;
 mod family;
@@ -19,13 +18,13 @@ use family::{Kind, Page};
 use rows::Rows;
 pub(super) use rows::answer;
 
-/// Appends what `/ready` and `/health` answer, for alerts.
+/// Appends the responses of `/ready` and `/health` as metrics, for alerts.
 fn show_health(server: &Server, page: &mut Page) {
     let is_ready = health::reason_not_ready(server).is_none();
     let help = "1 while new clients are welcome; 0 while /ready answers 503.";
     page.single("larder_ready", Kind::Gauge, help, u8::from(is_ready).to_string());
     let silence_us = server.life.heartbeats.silence_us(monotonic_us());
-    let help = "How long a worker has not turned its loop; it is asked every 5 s.";
+    let help = "Longest time since a worker turned its loop; workers are asked every 5 s.";
     let secs = format!("{:.3}", silence_us as f64 / 1e6);
     page.single("larder_worker_silence_seconds", Kind::Gauge, help, secs);
 }
@@ -35,7 +34,7 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// Returns the page.
 pub(super) async fn page(server: &Arc<Server>) -> String {
-    // Workers advance the clock when they are asked; the main thread, once a second.
+    // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
     let rows = Rows::gather(server).await;
     let mut page = Page::default();

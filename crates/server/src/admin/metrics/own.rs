@@ -6,7 +6,7 @@ use super::family::{Kind, Page};
 use super::rows::Rows;
 use crate::observe::latency::LatencySnapshot;
 
-/// Appends a family for each row of the section, named after it.
+/// Appends a family for each row of the section, with the row's name.
 pub(super) fn show(rows: &Rows, page: &mut Page) {
     let text = |name: &str| rows.larder.get(name).cloned().unwrap_or_default();
     let labels = vec![("version", text(VERSION)), ("commit", text(COMMIT))];
@@ -39,7 +39,7 @@ fn kind(stat: &Stat) -> Kind {
     }
 }
 
-/// Returns the name of a row's family: with Prometheus' word for the unit, and `_total` for a
+/// Returns the name of a row's family: with Prometheus' name of the unit, and `_total` for a
 /// counter.
 fn name(row: &str, kind: Kind) -> String {
     let unit = match row.strip_suffix("_secs") {
@@ -56,7 +56,7 @@ fn name(row: &str, kind: Kind) -> String {
 const VERSION: &str = "larder_version";
 const COMMIT: &str = "larder_commit";
 
-/// The row whose 0 stands for an unknown time, which an alert would take for the past.
+/// The row in which 0 means an unknown time. An alert would take it for a time in the past.
 const CERTIFICATE_EXPIRY: &str = "certificate_expiry_secs";
 
 #[cfg(test)]

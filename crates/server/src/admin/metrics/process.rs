@@ -1,4 +1,4 @@
-//! The metrics of the process, with the names that Prometheus' clients have agreed on.
+//! The metrics of the process, with the standard names of Prometheus' client libraries.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ pub(super) fn show(page: &mut Page) {
         }
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // The list itself is open while it is read.
+        // Listing the directory itself needs a descriptor, which is not counted.
         let count = descriptors.count().saturating_sub(1).to_string();
         page.single("process_open_fds", Kind::Gauge, "Open file descriptors.", count);
     }
@@ -47,16 +47,16 @@ struct Stat {
     resident_pages: u64,
 }
 
-/// Returns the processor time of a process or thread, of its `stat` in /proc, in seconds.
+/// Returns the processor time of a process or thread in seconds, from its `stat` file in /proc.
 pub(super) fn cpu_seconds(stat: &str) -> Option<String> {
     parse(stat).map(|stat| in_seconds(stat.cpu_ticks))
 }
 
 fn parse(stat: &str) -> Option<Stat> {
-    // The name of the program, which may contain anything, ends with the last parenthesis.
+    // The name of the program may contain any character. It ends at the last parenthesis.
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // The fields before these are the process id and the name; proc(5) counts from 1.
+    // The fields before these are the process id and the name. proc(5) counts from 1.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Stat {
         cpu_ticks: field(14)? + field(15)?,
@@ -75,7 +75,7 @@ fn in_seconds(ticks: u64) -> String {
     format!("{}.{:02}", ticks / TICKS_PER_SECOND, ticks % TICKS_PER_SECOND)
 }
 
-/// The unit of times in /proc, which Linux keeps for all programs.
+/// The unit of times in /proc, which is the same for all programs on Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
 #[cfg(test)]

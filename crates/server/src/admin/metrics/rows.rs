@@ -14,10 +14,10 @@ use crate::server::Server;
 use crate::stats::Gathered;
 use crate::stats::{self, Answer};
 
-/// The rows of a command by their names, or of a size class by their names without its prefix.
+/// The rows of a command by name, or the rows of a size class by name without its prefix.
 pub(super) type Named = HashMap<String, String>;
 
-/// The rows of all commands that the metrics are made of.
+/// The rows of all commands from which the metrics are computed.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     /// `stats`, and the last lines of `stats slabs`.
@@ -27,12 +27,12 @@ pub(super) struct Rows {
     /// `stats items` and `stats slabs`, by size class.
     pub(super) items: BTreeMap<u8, Named>,
     pub(super) slabs: BTreeMap<u8, Named>,
-    /// Stores refused because memory was full, by size class, also of classes without items.
+    /// Stores refused because memory was full, by size class, including classes without items.
     pub(super) out_of_memory: BTreeMap<u8, u64>,
 }
 
 impl Rows {
-    /// Asks for all rows.
+    /// Requests all rows.
     pub(super) async fn gather(server: &Arc<Server>) -> Self {
         let mut rows = Self::default();
         for (class, _) in server.statistics.classes.numbered() {
@@ -63,7 +63,7 @@ fn of_class(name: &str) -> Option<(u8, String)> {
     Some((class.parse().ok()?, name.to_owned()))
 }
 
-/// Returns the rows of a command. A census is taken slice by slice, as for a connection.
+/// Returns the rows of a command. A census is taken slice by slice, as it is for a connection.
 pub(in crate::admin) async fn answer(
     server: &Arc<Server>,
     section: StatsSection,
@@ -85,7 +85,7 @@ pub(in crate::admin) async fn answer(
             }
             yield_now().await;
             if text.len() == before {
-                // Perhaps a worker takes the slice.
+                // A worker may take the slice in the meantime.
                 sleep(SLICE_PAUSE).await;
             }
         }
@@ -93,14 +93,14 @@ pub(in crate::admin) async fn answer(
     parse(&text)
 }
 
-/// Splits lines `STAT name value`.
+/// Splits lines of the form `STAT name value`.
 fn parse(text: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(text);
     let rows = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
     rows.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The census of a large cache takes some milliseconds. A scrape waits no longer than this for it.
+/// The maximum time that a scrape waits for the census. A large cache takes some milliseconds.
 const CENSUS_TIME_MAX: Duration = Duration::from_secs(3);
 
 const SLICE_PAUSE: Duration = Duration::from_micros(200);

@@ -1,12 +1,12 @@
-//! How busy each worker is, as the system reports it of its thread.
+//! How busy each worker is, according to the system's statistics of its thread.
 
 use std::fs;
 
 use super::family::{Kind, Page};
 use super::process::cpu_seconds;
 
-/// Appends the processor time of each worker. A worker that waits uses none, so the increase in a
-/// second is the busy share of the worker.
+/// Appends the processor time of each worker. A waiting worker uses none, so the increase per
+/// second is the busy fraction of the worker.
 pub(super) fn show(page: &mut Page) {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return };
     let mut samples: Vec<(u32, String)> = threads
@@ -18,7 +18,7 @@ pub(super) fn show(page: &mut Page) {
         .into_iter()
         .map(|(number, seconds)| (vec![("worker", number.to_string())], seconds))
         .collect();
-    let help = "Processor time of a worker, in user mode and in the kernel; it waits without any.";
+    let help = "Processor time of a worker, in user mode and in the kernel; waiting uses none.";
     page.family("larder_worker_busy_seconds_total", Kind::Counter, help, &samples);
 }
 

@@ -1,15 +1,16 @@
-// The charts of the status page: the history of the server, continued by the samples of the page.
-// Times are those of performance.now(): steps of a clock move no point.
+// The charts of the status page. They show the server's history, continued by the samples of the
+// page. Times are those of performance.now(), so that steps of the system's clock do not move a
+// point.
 
 const PAST_STEP_MS = 10000;
 const LIVE_KEPT_MS = 330000;
 const WINDOWS = { hour: 3600000, minutes: 300000 };
 
-// The points of a column: the past, from the server, and the samples of this page, each { t, v }. A
-// value of null is unknown.
+// The points of a column: the history from the server, and the samples of this page, each { t, v }.
+// A null value is unknown.
 const series = {};
 let shownWindow = "hour";
-// The place that the reader points at, in milliseconds before now; null for none.
+// The position of the pointer, in milliseconds before now; null for none.
 let pointedAt = null;
 
 function addLive(name, value) {
@@ -19,7 +20,7 @@ function addLive(name, value) {
   while (points.live[0].t < now - LIVE_KEPT_MS) points.live.shift();
 }
 
-// Replaces the past by the document of /api/v1/history.
+// Replaces the history with the document of /api/v1/history.
 function takePast(history) {
   const newest = performance.now() - (history.age_secs ?? 0) * 1000;
   for (const [name, values] of Object.entries(history.columns)) {
@@ -29,13 +30,14 @@ function takePast(history) {
   }
 }
 
-// Forgets a process that another one has replaced.
+// Discards the points of a server process that was replaced.
 function forgetSeries() {
   for (const name of Object.keys(series)) delete series[name];
 }
 
-// Returns the points to draw, the oldest first. An hour is drawn from the past and the samples after
-// it; a few minutes are drawn from the samples, and from the past where there are no samples.
+// Returns the points to draw, the oldest first. An hour is drawn from the history and the samples
+// after it. A few minutes are drawn from the samples, and from the history where samples are
+// missing.
 function pointsOf(name, from) {
   const { past, live } = series[name] ?? { past: [], live: [] };
   const newestPast = past.at(-1)?.t ?? -Infinity;
@@ -63,8 +65,8 @@ function runsOf(points) {
   return runs;
 }
 
-// Returns a round number that is at least as large, in the unit in which it is written: the end of
-// a scale.
+// Returns a round number in the displayed unit that is at least as large as the given one. It is
+// the end of a scale.
 function roundUp(number, base) {
   if (!(number > 0)) return base === 1024 ? 1024 : 1;
   const unit = base ** Math.max(0, Math.floor(Math.log(number) / Math.log(base)));
@@ -75,11 +77,11 @@ function roundUp(number, base) {
 
 const minutes = (ms) => `${Number((ms / 60000).toFixed(ms < 300000 ? 1 : 0))} min`;
 
-// Returns a mark of a scale, without digits that are always 0.
+// Returns the label of a scale's mark, without trailing zeros.
 const markOf = (unit, number) => unit(number).replace(".0 ", " ");
 
-// A tile with a value and its chart. `unit` writes a number, `base` is that of its units, `fixed`
-// the end of the scale if it has one.
+// A tile with a value and its chart. `unit` formats a number, `base` is the factor between its
+// units, and `fixed` is the end of the scale, if it is fixed.
 class Chart {
   constructor(title, name, unit, { base = 1000, fixed = null } = {}) {
     Object.assign(this, { title, name, unit, base, fixed, more: "" });
@@ -128,7 +130,7 @@ class Chart {
     const y = (v) => (100 - 100 * Math.min(1, v / top)).toFixed(1);
     const parts = [0, 50, 100].map((at) => line(`0,${at} 1000,${at}`, "grid"));
     for (const run of runsOf(points)) {
-      // A point without neighbours is a short line.
+      // A point without neighbours is drawn as a short line.
       const ends = run.length > 1 ? run : [{ ...run[0], t: run[0].t - width / 300 }, run[0]];
       const path = ends.map((point) => `${x(point.t)},${y(point.v)}`).join(" ");
       parts.push(line(`${x(ends[0].t)},100 ${path} ${x(ends.at(-1).t)},100`, "area", "polygon"));
@@ -152,7 +154,7 @@ class Chart {
         this.unit(highest));
   }
 
-  // Returns the value at a time, in a text that fits into a line.
+  // Returns the value at a time, as text that fits into a line.
   valueAt(points, at) {
     const near = points.filter((point) => Math.abs(point.t - at) <= point.step);
     const distance = (point) => Math.abs(point.t - at);

@@ -1,11 +1,11 @@
 "use strict";
 
-// Shared by the pages. The token stays in this variable: a reload asks for it again.
+// Shared by the pages. The token is stored only in this variable, so a reload asks for it again.
 let token = "";
 
 const $ = (id) => document.getElementById(id);
 
-// Creates an element. Foreign text reaches the document only as text, never as markup.
+// Creates an element. Untrusted text reaches the document only as text, never as markup.
 function make(name, words, kind) {
   const element = document.createElement(name);
   if (words !== undefined) element.textContent = words;
@@ -13,9 +13,9 @@ function make(name, words, kind) {
   return element;
 }
 
-// Sends a request, and throws an error with the status if the answer is one.
+// Sends a request. Throws an error with the status if the response is an error.
 async function send(path, options = {}) {
-  // A form of a foreign page cannot say this.
+  // A form on a foreign page cannot set this header.
   const headers = { "Content-Type": "application/json" };
   if (token) headers.Authorization = "Bearer " + token;
   const signals = [AbortSignal.timeout(10000), options.signal].filter(Boolean);
@@ -29,7 +29,7 @@ async function send(path, options = {}) {
 
 const ask = async (path, options) => (await send(path, options)).json();
 
-// Every count of the pages is written by this function.
+// All counts on the pages are formatted by this function.
 function count(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return "–";
   for (const [unit, name] of [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]]) {
@@ -45,7 +45,7 @@ function bytes(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return "–";
   for (const [unit, name] of [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"],
     [2 ** 10, " KiB"]]) {
-    // From 1000 of a unit on, the number is written in the next one.
+    // A number of 1000 or more is written in the next larger unit.
     if (number >= unit * 0.9765) return (number / unit).toFixed(1) + name;
   }
   return Math.round(number) + " B";
@@ -66,8 +66,8 @@ function percent(part, whole) {
   return whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
 }
 
-// Returns a text in which every character can be seen. A backslash that could be taken for the
-// begin of an escape is doubled, so that different texts look different.
+// Returns a text in which every character is visible. A backslash that could be taken for the
+// beginning of an escape is doubled, so that different texts look different.
 function visibleText(text, isVisible) {
   const characters = Array.from(text);
   const escape = (code) => code < 256 ? "\\x" + code.toString(16).padStart(2, "0")
@@ -83,14 +83,14 @@ function visibleText(text, isVisible) {
 
 const isVisibleLetter = (character) => /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(character);
 
-// Returns a key as text in which every byte can be seen.
+// Returns a key as text in which every byte is visible.
 function keyText(row) {
   return row.key !== undefined ? visibleText(row.key, isVisibleLetter)
     : visibleText(atob(row.key_base64), (c) => c > " " && c <= "~");
 }
 
 // Replaces the rows of a table. A cell is a text, an array of a text and a class, or an element.
-// The first cell of a row names it. A table without titles has only rows.
+// The first cell of a row is its name. A table without titles has only rows.
 function fill(id, titles, rows) {
   const cellOf = (name, cell) => cell instanceof Node ? cell : make(name, ...[cell].flat());
   const line = (cells, name, scope) => {
@@ -111,7 +111,7 @@ function fill(id, titles, rows) {
 
 const right = (text) => [text, "number"];
 
-// A cell with a count whose digits can be seen by pointing at it.
+// Returns a cell with a count that shows all of its digits when the user points at it.
 function total(number, name = "td") {
   const cell = make(name, count(number), "number");
   if (Number.isFinite(number)) cell.title = String(number);
@@ -123,7 +123,7 @@ function badge(words, kind) {
   $("state").className = "badge " + kind;
 }
 
-// Asks for a token, and shows the error of the request without one.
+// Asks for a token, and shows the error of the request that was sent without one.
 function askForToken(error, purpose) {
   $("main").hidden = true;
   $("login").hidden = false;

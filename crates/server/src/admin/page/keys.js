@@ -1,20 +1,21 @@
-// The page of keys: a page of the list at a time, and the beginning of a value on demand.
+// The page of keys. It shows one page of the list at a time, and the beginning of a value on
+// demand.
 
 const ROWS = 50;
-// A page of the API may be short or empty, with a cursor all the same. So many are fetched for a
-// page of the list before the reader is asked.
+// A page of the API may be short or empty, with a cursor nevertheless. This many are fetched for
+// one page of the list before the user is asked whether to continue.
 const FETCHES_MAX = 40;
 const PREVIEW_BYTES = 4096;
 const RETRY_MS = 2000;
 
 let role = "probe";
 let prefix = new Uint8Array();
-// The cursors of the pages so far, the shown one last; null is the begin.
+// The cursors of the pages so far, the current one last; null is the beginning.
 let cursors = [null];
 let following = null;
 let fetching = null;
 
-// Returns the bytes of a text with the escapes of the list.
+// Returns the bytes of a text that uses the escapes of the list.
 function bytesOf(text) {
   const encoder = new TextEncoder();
   const parts = [];
@@ -43,11 +44,13 @@ const base64 = (found) => btoa(String.fromCharCode(...found));
 const keyBytes = (row) => row.key !== undefined ? new TextEncoder().encode(row.key)
   : Uint8Array.from(atob(row.key_base64), (c) => c.charCodeAt(0));
 
-// Returns the path of an item. Its key is in base64: a browser would shorten a path such as `..`.
+// Returns the path of an item. Its key is in base64, because a browser would shorten a path such as
+// `..`.
 const pathOf = (row) => "/api/v1/item/" +
   base64(keyBytes(row)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 
-// Fetches one page of the list: rows until it is full, the list ends, or enough was asked for.
+// Fetches one page of the list: rows until the page is full, the list ends, or the maximum number
+// of requests is reached.
 async function fetchPage(cursor, signal, onProgress) {
   const page = { rows: [], cursor, fetches: 0, unreadable: 0 };
   do {
@@ -66,7 +69,7 @@ async function fetchPage(cursor, signal, onProgress) {
 
 const items = (number) => number === 1 ? "1 key" : `${count(number)} keys`;
 
-// Returns a summary of the list, and whether more may follow.
+// Returns a summary of the list, including whether more may follow.
 function listWords(page) {
   const which = cursors.length > 1 ? `Page ${count(cursors.length)}: ` : "";
   const found = page.rows.length > 0 ? items(page.rows.length) : "no key";
@@ -136,7 +139,7 @@ function showRows(rows) {
   $("list").querySelector("tbody").append(...rows.flatMap(rowsOf));
 }
 
-// Returns the row of an item, and the row for its value below.
+// Returns the row of an item, and the row for its value below it.
 function rowsOf(item) {
   const line = make("tr");
   const key = make("th", undefined, "key");
@@ -188,7 +191,7 @@ function deleteButton(item, line) {
   return button;
 }
 
-// Marks the row of an item that does not exist any more.
+// Marks the row of an item that no longer exists.
 function gone(line, words) {
   line.className = "gone";
   line.nextSibling.hidden = true;
@@ -207,7 +210,7 @@ function isConfirmed(text) {
   });
 }
 
-// Shows the beginning of a value, as text in which every character can be seen, or as hexadecimal
+// Shows the beginning of a value, as text in which every character is visible, or as hexadecimal
 // bytes.
 async function showValue(item, place) {
   place.replaceChildren(make("p", "…", "note"));
@@ -230,7 +233,7 @@ async function showValue(item, place) {
   }
 }
 
-// Lines and tabs are shown as such, spaces too; every other character can be seen.
+// Lines, tabs and spaces are shown as such. Every other character is visible.
 const valueText = (text) => visibleText(text, (c) =>
   c === "\n" || c === "\t" || c === " " || isVisibleLetter(c));
 
@@ -270,7 +273,7 @@ $("stop").addEventListener("click", () => fetching?.abort());
 async function begin() {
   try {
     role = (await ask("/api/v1/role")).role;
-    // The refusal says whether a token would help.
+    // The error message tells whether a token would help.
     if (role === "probe") await ask("/api/v1/keys?limit=1");
   } catch (error) {
     if (error.status === 401 || error.status === 403) return refused(error);

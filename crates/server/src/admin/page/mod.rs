@@ -1,10 +1,10 @@
-//! The pages for browsers, the status and the keys: documents without data and without external
+//! The status page and the page of keys: documents for browsers, without data and without external
 //! parts.
 //!
-//! They are the same for every role. A script fetches the data, with the token that the reader of
-//! the page types, which it keeps in memory only. The policy in the headers of a page allows this
-//! script and this style, by their digests, and requests to this listener; so a key or a value that
-//! ever reached the document as markup could run nothing.
+//! They are the same for every role. A script fetches the data with the token that the user types
+//! on the page, and keeps the token only in memory. The policy in the headers of a page allows only
+//! this script and this style, by their digests, and requests to this listener. So even if a key or
+//! a value reached the document as markup, it could not run anything.
 
 use std::sync::LazyLock;
 
@@ -58,7 +58,7 @@ impl Page {
     }
 }
 
-/// Returns a text's digest as a source of a policy.
+/// Returns the digest of a text in the form of a policy source.
 ///
 /// Source: Content Security Policy Level 3, section 2.3.1.
 fn source(text: &str) -> String {

@@ -5,8 +5,8 @@ const PERIOD_MS = 1000;
 const HISTORY_PERIOD_MS = 10000;
 const LATENCY_HISTORY_MAX = 60;
 
-// The difference of counters between two documents, with the seconds between them. A counter that
-// went down was reset, and so was the difference.
+// Returns the difference of counters between two documents, with the seconds between them. A counter
+// that went down was reset, so its difference is null.
 function since(last, now) {
   const secs = last ? (now.time_ms - last.time_ms) / 1000 : 0;
   const isSame = last && last.stats.pid === now.stats.pid && secs > 0;
@@ -56,7 +56,7 @@ function showTiles(status, change) {
     "incr_hits", "incr_misses", "decr_hits", "decr_misses"]) / change.secs;
   const gets = change.stats("cmd_get");
   const hits = gets > 0 ? change.stats("get_hits") / gets : null;
-  // The first look has no rates; its points are in the past that the server keeps.
+  // The first sample has no rates. The server's history contains the points before it.
   const seen = (rate) => change.secs > 0 ? rate : undefined;
   showTile("requests_per_sec", count(all), `${count(perSecond("cmd_get"))} get, ` +
     `${count(perSecond("cmd_set"))} set`, seen(all));
@@ -89,7 +89,7 @@ function showEvictions(status, change) {
     row("evicted before any read", status.stats.evicted_unfetched,
       change.stats("evicted_unfetched")),
     row("expired", status.stats.reclaimed, change.stats("reclaimed")),
-    row("misses of items evicted lately", status.larder.ghost_hits, change.larder("ghost_hits")),
+    row("misses of items evicted recently", status.larder.ghost_hits, change.larder("ghost_hits")),
     row("stores refused, no memory", status.stats.store_no_memory,
       change.stats("store_no_memory")),
   ]);
@@ -117,8 +117,8 @@ const USES = ["main", "small", "index", "ghost", "free"];
 const USE_WORDS = ["items, main pool", "items, small pool", "index", "ghost", "free"];
 let drawn = null;
 
-// Draws the cells in the colour of their most frequent use. The colour of items is as strong as
-// their segments are live.
+// Draws the cells in the colour of their most frequent use. The colour of item cells is stronger
+// the more live bytes their segments have.
 function showMap(map) {
   const canvas = $("map");
   const ratio = window.devicePixelRatio || 1;
@@ -197,7 +197,7 @@ function showTier(status, change) {
   $("tier-trouble").textContent = larder.tier_failed
     ? `The disk has failed: ${tier.trouble}. ` + (isStore
       ? "The server takes no changes until it is started again."
-      : "It takes no more items; the cache goes on in memory.")
+      : "It accepts no more items; the cache continues in memory.")
     : `An item could not be read: ${tier.trouble}.`;
   const [live, most] = [larder.tier_live_bytes, larder.tier_live_bytes_max];
   const share = (part, whole) => right(`${bytes(part)} of ${bytes(whole)}, ${percent(part, whole)}`);
@@ -314,7 +314,7 @@ function show(status, hot, ready) {
   showHot(hot);
 }
 
-// Asks for hot keys; -X forbids them, and then the section is not shown.
+// Requests the hot keys. With -X the server refuses, and the section is not shown.
 async function askHot() {
   try {
     return await ask("/api/v1/hot?limit=15");
@@ -324,7 +324,7 @@ async function askHot() {
   }
 }
 
-// Asks whether the server is ready; 503 comes with the reasons.
+// Requests whether the server is ready. A response with status 503 contains the reasons.
 async function askReady() {
   const response = await fetch("/ready", { cache: "no-store", signal: AbortSignal.timeout(5000) });
   return response.json();
@@ -335,7 +335,7 @@ function refused(error) {
   askForToken(error, "A token of the role read or full shows the status.");
 }
 
-// Asks for the past from time to time: it covers what the page has not seen.
+// Requests the history from time to time, because it covers the time before the page was opened.
 let historyAsked = -Infinity;
 let isWindowChosen = false;
 async function updateHistory() {
@@ -343,7 +343,7 @@ async function updateHistory() {
   historyAsked = performance.now();
   const history = await ask("/api/v1/history");
   takePast(history);
-  // An hour of a server that has just started is an empty chart.
+  // The chart of the last hour is empty if the server has just started.
   const pastMs = history.columns.items.length * history.interval_secs * 1000;
   if (!isWindowChosen && pastMs < WINDOWS.minutes) chooseWindow("minutes");
   isWindowChosen = true;

@@ -1,7 +1,7 @@
-//! The document of `/api/v1/status`: what the status page and `larder top` show, as of now.
+//! The document of `/api/v1/status`: the current values that the status page and `larder top` show.
 //!
-//! Its counters are totals. A client asks again and shows the differences, so that the server keeps
-//! nothing for its watchers.
+//! Its counters are totals. A client requests them repeatedly and shows the differences, so the
+//! server keeps no state for its clients.
 
 mod disk_tier;
 mod segments;
@@ -21,7 +21,7 @@ use crate::server::Server;
 
 /// Returns the document.
 pub(super) async fn document(server: &Arc<Server>) -> Value {
-    // Workers advance the clock when they are asked; the main thread, once a second.
+    // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
@@ -37,8 +37,8 @@ pub(super) async fn document(server: &Arc<Server>) -> Value {
 }
 
 /// Returns the buckets of the histograms: the upper bound of each in seconds, and for each timing
-/// the number of durations up to it and above the one before. The last count is of those above all
-/// bounds.
+/// the number of durations up to that bound and above the previous one. The last count is the
+/// number of durations above all bounds.
 fn latency(snapshot: &LatencySnapshot) -> Value {
     let bounds: Vec<f64> = snapshot.of(Timing::Loop).buckets().map(|(bound, _)| bound).collect();
     let counts = Timing::ALL.iter().map(|timing| {
@@ -55,7 +55,7 @@ fn latency(snapshot: &LatencySnapshot) -> Value {
     json!({ "bounds_secs": bounds, "counts": counts.collect::<Map<_, _>>() })
 }
 
-/// Returns rows as an object. What reads as a number is one.
+/// Returns rows as an object. A value that parses as a number becomes one.
 fn numbers(rows: Vec<(String, String)>) -> Map<String, Value> {
     let number = |text: String| match text.parse::<u64>() {
         Ok(number) => Value::from(number),

@@ -1,14 +1,14 @@
-//! A map of the memory: its segments in at most a thousand cells.
+//! A map of the memory that shows its segments in at most a thousand cells.
 
 use larder::{Cache, SegmentReport};
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-/// Returns the segments in the order of their numbers, binned into cells. Each cell has the number
-/// of its segments in each use, and the live bytes among those of its items in per cent.
+/// Returns the segments in the order of their numbers, grouped into cells. Each cell contains the
+/// number of its segments in each use, and the percentage of live bytes in its item segments.
 ///
-/// Of a cell with more than [`LOOKS`] segments, as many are looked at, evenly spread, so the cost
-/// does not grow with the memory.
+/// If a cell has more than [`LOOKS`] segments, only that many are examined, evenly spread, so that
+/// the cost does not grow with the memory.
 pub(super) async fn map(cache: &Cache) -> Value {
     let report = cache.report();
     let per_cell = report.segments.div_ceil(CELLS_MAX).max(1);
@@ -70,10 +70,10 @@ fn usage(segment: &SegmentReport) -> Usage {
 
 const CELLS_MAX: u64 = 1024;
 
-/// The segments of a cell that are looked at.
+/// Maximum number of segments of a cell that are examined.
 const LOOKS: u64 = 16;
 
-/// After as many cells other requests get their turn.
+/// After this many cells, other requests take their turn.
 const CELLS_IN_SLICE: usize = 64;
 
 #[cfg(test)]

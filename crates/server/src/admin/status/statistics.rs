@@ -12,14 +12,14 @@ use crate::server::Server;
 
 /// Returns the document.
 pub(in crate::admin) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
-    // Workers advance the clock when they are asked; the main thread, once a second.
+    // Workers advance the clock on request. The main thread advances it once a second.
     server.clock();
     let mut members = Map::new();
     for (name, counter) in BIGCACHE {
         members.insert(name.to_owned(), json!(server.counter(counter)));
     }
-    // BigCache counts reads of an entry that another key with the same hash has replaced. Larder
-    // compares keys, so there are none.
+    // BigCache counts reads of an entry that was replaced by another key with the same hash. Larder
+    // compares keys, so this never happens.
     members.insert("collisions".to_owned(), json!(0));
     for (name, text) in metrics::answer(server, StatsSection::General).await {
         let value = as_value(&name, text);
@@ -28,7 +28,7 @@ pub(in crate::admin) async fn document(server: &Arc<Server>) -> (StatusCode, Val
     (StatusCode::OK, Value::Object(members))
 }
 
-/// Returns a number as one, and everything else as a string.
+/// Returns a number as a JSON number, and everything else as a string.
 fn as_value(name: &str, text: String) -> Value {
     if TEXTS.contains(&name) {
         return Value::String(text);
@@ -45,7 +45,7 @@ const BIGCACHE: [(&str, Counter); 4] = [
     ("delete_misses", Counter::DeleteMisses),
 ];
 
-/// Rows that are no numbers, even where they look like one.
+/// Rows that are not numbers, even if they look like numbers.
 const TEXTS: [&str; 4] = ["version", "libevent", "larder_version", "larder_commit"];
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::session::execute::Executor;
 use crate::tls::{INCOMING_BYTES_MAX, Received};
 
 impl Connection {
-    /// Begins a turn under epoll: sends the waiting output, and receives once.
+    /// Begins a turn under epoll: sends the waiting output, then receives once.
     pub(super) fn try_begin_epoll(
         &mut self,
         executor: &Executor,
@@ -32,7 +32,7 @@ impl Connection {
             if self.has_unsent() {
                 return Ok(Begun::Over(TurnOutcome::AwaitOutput));
             }
-            // The next turn, which would report it, may be far off.
+            // The next turn would report it, but may be far off.
             self.report_holding(executor);
             self.note_stage();
         }
@@ -50,13 +50,13 @@ impl Connection {
                 Ok(Begun::Over(if self.has_unsent() {
                     TurnOutcome::AwaitOutput
                 } else if self.io.may_have_input() {
-                    // A peer may send records without data for the session forever.
+                    // A peer may send records without data forever.
                     TurnOutcome::Again
                 } else {
                     TurnOutcome::AwaitInput
                 }))
             }
-            // A watching connection ignores its input, except for its end.
+            // A watching connection ignores its input, except for the end of it.
             Next::Lines if self.io.may_have_input() => {
                 let input = self.receive(executor, scratch)?;
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
@@ -70,8 +70,8 @@ impl Connection {
 
     /// Receives input up to a limit; returns `None` if there was none.
     ///
-    /// Input goes to the scratch. Only the beginning of a line that is too long to be copied each
-    /// time stays in the backlog, which is then extended in place.
+    /// Input is received into the scratch. The backlog keeps only the beginning of a line that is
+    /// too long to be copied each time, and is then extended in place.
     fn receive(
         &mut self,
         executor: &Executor,
@@ -108,8 +108,8 @@ impl Connection {
 }
 
 impl EpollIo {
-    /// Receives up to `bytes_max` into the scratch, behind the beginning of a line that waits in
-    /// `input`.
+    /// Receives up to `bytes_max` bytes into the scratch, after the beginning of a line that waits
+    /// in `input`.
     fn receive_to_scratch(
         &mut self,
         socket: &OwnedFd,
@@ -146,7 +146,7 @@ impl EpollIo {
         (received, Input::Scratch(scratch.take_input(bytes)))
     }
 
-    /// Receives up to `bytes_max` behind the beginning of a long line in `input`.
+    /// Receives up to `bytes_max` bytes after the beginning of a long line in `input`.
     fn receive_to_backlog(
         &mut self,
         socket: &OwnedFd,
@@ -172,7 +172,7 @@ impl EpollIo {
     }
 }
 
-/// Minimum room for input behind the beginning of a longer line.
+/// Minimum space for input after the beginning of a longer line.
 const RECEIVED_BYTES_MIN: usize = 16 * 1024;
 
 /// The same with TLS, where received bytes are appended to an incomplete record.

@@ -1,5 +1,4 @@
-//! How a connection receives and sends: when its socket is ready, or through the ring of its
-//! worker.
+//! How a connection receives and sends: on readiness of its socket, or through its worker's ring.
 
 use rustix::event::epoll::EventFlags;
 
@@ -9,11 +8,11 @@ use crate::net::ring::{BUFFER_BYTES, DirectReceive};
 use crate::net::scratch::RECEIVED_BYTES_MAX;
 use crate::tls::Tls;
 
-/// The state of a connection's I/O. A connection keeps its variant.
+/// The I/O state of a connection. The variant never changes during its lifetime.
 #[derive(Debug)]
 pub(crate) enum Io {
     /// The connection itself receives and sends when the poller reports that its socket is ready.
-    /// So do TLS connections of a worker with a ring: for them the ring only polls.
+    /// TLS connections of a worker with a ring work the same way; for them the ring only polls.
     Epoll(EpollIo),
     /// A ring receives and sends for the connection.
     Uring(UringIo),
@@ -24,11 +23,11 @@ pub(crate) enum Io {
 pub(crate) struct EpollIo {
     /// The TLS layer between the socket and the session; `None` without TLS.
     pub(super) tls: Option<Box<Tls>>,
-    /// True if the socket may have more input. False once a receive has returned less than it had
-    /// room for.
+    /// True if the socket may have more input. False once a receive has returned less than the
+    /// buffer could take.
     may_receive: bool,
-    /// True if the peer has announced that it sends no more. Then the connection receives until the
-    /// end.
+    /// True if the peer has announced that it will send nothing more. The connection then receives
+    /// until the end of the input.
     peer_is_done: bool,
     /// The events that the poller waits for on this socket.
     awaited: EventFlags,
@@ -40,7 +39,7 @@ pub(crate) struct UringIo {
     receive: Receive,
     /// Why the ring receives nothing more; `None` before that.
     end: Option<End>,
-    /// True if bytes have arrived that the session has not seen.
+    /// True if bytes have arrived that the session has not received.
     has_unseen: bool,
     /// True if the peer waits for responses before it sends more, so that nothing large arrives
     /// unrequested.
@@ -49,7 +48,7 @@ pub(crate) struct UringIo {
     is_starved: bool,
     /// Memory of the output that is being sent, in bytes.
     sending_bytes: usize,
-    /// True if the socket did not accept all of that output at once.
+    /// True if the socket did not accept all of that output immediately.
     is_stuck: bool,
 }
 
@@ -60,10 +59,10 @@ enum Receive {
     None,
     /// Continues until it is cancelled.
     Continuous,
-    /// Ends by itself or has been cancelled, and may bring more at once than is allowed while
-    /// memory is short.
+    /// Ends by itself or has been cancelled. It may deliver more bytes than allowed while memory is
+    /// short.
     Large,
-    /// Ends by itself or has been cancelled, and brings little or exactly what was requested.
+    /// Ends by itself or has been cancelled. It delivers few bytes or exactly as many as requested.
     Small,
 }
 
@@ -76,20 +75,21 @@ enum End {
     Broken,
 }
 
-/// How much the ring shall receive.
+/// How much the ring should receive.
 #[derive(Debug)]
 pub(crate) enum Extent {
-    /// The next bytes, up to this length. This limits a client that sends without waiting for
-    /// responses: otherwise many of them together would exceed the memory of all connections.
+    /// The next bytes, up to this length. Limits a client that sends without waiting for responses:
+    /// many such clients together could otherwise exceed the memory of all connections.
     Once(usize),
     /// Any number of bytes, until cancelled.
     Any,
-    /// A part of a value, received directly to its place.
+    /// A part of a value, received directly into its final place.
     Value(Box<DirectReceive>),
 }
 
 impl Io {
-    /// Creates the I/O of a new connection: with TLS or without a ring, by readiness.
+    /// Creates the I/O state of a new connection. With TLS or without a ring, the connection waits
+    /// for readiness.
     pub(crate) fn new(tls: Option<Box<Tls>>, has_ring: bool) -> Self {
         match tls {
             None if has_ring => Self::Uring(UringIo::default()),
@@ -102,7 +102,7 @@ impl Io {
         }
     }
 
-    /// True if TLS lies between the socket and the session.
+    /// True if a TLS layer is between the socket and the session.
     pub(super) fn is_encrypted(&self) -> bool {
         matches!(self, Self::Epoll(EpollIo { tls: Some(_), .. }))
     }
@@ -115,7 +115,7 @@ impl Io {
         }
     }
 
-    /// As [`Self::uring`], mutable.
+    /// Same as [`Self::uring`], but mutable.
     pub(super) fn uring_mut(&mut self) -> Option<&mut UringIo> {
         match self {
             Self::Epoll(_) => None,
@@ -123,7 +123,7 @@ impl Io {
         }
     }
 
-    /// Returns the TLS layer, if there is one.
+    /// Returns the TLS layer, if the connection has one.
     pub(super) fn tls_mut(&mut self) -> Option<&mut Tls> {
         match self {
             Self::Epoll(epoll) => epoll.tls.as_deref_mut(),
@@ -139,7 +139,7 @@ impl Io {
         }
     }
 
-    /// True if there may be input that the session has not seen.
+    /// True if there may be input that the session has not received.
     #[inline]
     pub(super) fn may_have_input(&self) -> bool {
         match self {
@@ -148,7 +148,7 @@ impl Io {
         }
     }
 
-    /// True if the ring has seen the end of the input.
+    /// True if the ring has reported the end of the input.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         match self {
@@ -157,12 +157,13 @@ impl Io {
         }
     }
 
-    /// True if the connection is over because of an error that the ring has seen.
+    /// True if the ring has reported an error that ended the connection.
     pub(super) fn is_broken(&self) -> bool {
         self.uring().is_some_and(|uring| uring.end == Some(End::Broken))
     }
 
-    /// True if there is output, besides the connection's, that the socket has not accepted.
+    /// True if the I/O layer holds output that the socket has not accepted, in addition to the
+    /// connection's own.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         match self {
@@ -171,7 +172,7 @@ impl Io {
         }
     }
 
-    /// Returns the memory of input and of output that counts against the budget, in bytes.
+    /// Returns how many bytes of input and of output count against the budget.
     #[inline]
     pub(super) fn held_bytes(&self) -> (usize, usize) {
         match self {
@@ -191,7 +192,7 @@ impl EpollIo {
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Records a receive, after which there may be more.
+    /// Records a receive. The socket may have more input if `may_be_more`.
     pub(super) fn note_received(&mut self, may_be_more: bool) {
         self.may_receive = may_be_more || self.peer_is_done;
     }
@@ -206,7 +207,7 @@ impl EpollIo {
         self.awaited = EventFlags::empty();
     }
 
-    /// Lets the poller wait for `event` from now on. Returns what it waited for before; `None` if
+    /// Makes the poller wait for `event` from now on. Returns what it waited for before; `None` if
     /// nothing changes.
     pub(super) fn change_awaited(&mut self, event: EventFlags) -> Option<EventFlags> {
         let before = std::mem::replace(&mut self.awaited, event);
@@ -225,7 +226,7 @@ impl UringIo {
         self.end.is_some()
     }
 
-    /// Returns how much input may wait before the connection receives no more.
+    /// Returns how much unconsumed input may accumulate before the connection stops receiving.
     pub(super) fn input_bytes_max(&self, is_tight: bool) -> usize {
         match (is_tight, self.is_patient) {
             (true, _) => TIGHT_INPUT_BYTES,
@@ -240,7 +241,7 @@ impl UringIo {
     }
 
     /// Starts a receive into buffers of the ring. Only a patient peer may send any number of bytes,
-    /// and not while memory is short (`is_tight`).
+    /// and only while memory is not short (`is_tight`).
     pub(super) fn begin_receive(&mut self, is_tight: bool) -> Extent {
         let (receive, extent) = match (is_tight, self.is_patient) {
             (false, true) => (Receive::Continuous, Extent::Any),
@@ -260,7 +261,8 @@ impl UringIo {
         stops
     }
 
-    /// Cancels the receive in progress if it may bring much. Returns true if it must be cancelled.
+    /// Cancels the receive in progress if it may deliver many bytes. Returns true if it must be
+    /// cancelled.
     pub(super) fn stop_large_receive(&mut self) -> bool {
         let stops = matches!(self.receive, Receive::Continuous | Receive::Large);
         if stops {
@@ -269,7 +271,7 @@ impl UringIo {
         stops
     }
 
-    /// Records that the receive has ended. Returns true if the input has.
+    /// Records that the receive has ended. Returns true if the input has also ended.
     pub(super) fn end_receive(&mut self, reception: Reception) -> bool {
         self.receive = Receive::None;
         let end = match reception {
@@ -291,7 +293,7 @@ impl UringIo {
         self.is_patient = is_patient;
     }
 
-    /// Records that bytes have arrived that the session has not seen.
+    /// Records that bytes have arrived that the session has not received.
     pub(super) fn note_unseen(&mut self) {
         self.has_unseen = true;
     }
@@ -301,7 +303,7 @@ impl UringIo {
         std::mem::take(&mut self.has_unseen)
     }
 
-    /// Lets the connection wait for a buffer. Returns false if it already does.
+    /// Makes the connection wait for a buffer. Returns false if it already does.
     pub(super) fn starve(&mut self) -> bool {
         !std::mem::replace(&mut self.is_starved, true)
     }
@@ -311,26 +313,26 @@ impl UringIo {
         self.is_starved = false;
     }
 
-    /// Records that the ring sends an output of this memory size.
+    /// Records that the ring sends an output that occupies this many bytes of memory.
     pub(super) fn begin_send(&mut self, bytes: usize) {
         self.sending_bytes = bytes;
     }
 
-    /// Records that the socket did not accept all of the output at once. Returns false if no output
-    /// is being sent, or if that is known.
+    /// Records that the socket did not accept all of the output immediately. Returns false if no
+    /// output is being sent, or if this was already recorded.
     pub(super) fn note_stuck(&mut self) -> bool {
         let is_new = self.sending_bytes > 0 && !self.is_stuck;
         self.is_stuck |= is_new;
         is_new
     }
 
-    /// Records that the output has been sent. Returns true if it was not accepted at once.
+    /// Records that the output has been sent. Returns true if it was not accepted immediately.
     pub(super) fn end_send(&mut self) -> bool {
         self.sending_bytes = 0;
         std::mem::take(&mut self.is_stuck)
     }
 
-    /// Returns the memory of an output that was not accepted at once, in bytes.
+    /// Returns the memory of an output that was not accepted immediately, in bytes.
     pub(super) fn stuck_bytes(&self) -> usize {
         if self.is_stuck { self.sending_bytes } else { 0 }
     }

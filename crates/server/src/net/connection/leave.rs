@@ -1,12 +1,12 @@
-//! The end of a connection that the server leaves between two requests.
+//! Closing a connection between two requests.
 
 use rustix::net::{Shutdown, shutdown};
 
 use super::Connection;
 
 impl Connection {
-    /// True if every request that has begun to arrive is answered, and the kernel has the answers.
-    /// A connection that has sent no request yet is about to begin.
+    /// True if every request that has begun to arrive has its response, and the kernel has accepted
+    /// the responses. A connection that has sent no request so far is about to begin.
     pub(crate) fn is_between_requests(&self) -> bool {
         let (held_bytes, _) = self.io.held_bytes();
         self.has_run()
@@ -21,22 +21,22 @@ impl Connection {
         self.turn.has_run()
     }
 
-    /// True if every request that has begun to be executed is answered, and the kernel has the
-    /// answers. Input may wait.
+    /// True if every request whose execution has begun has its response, and the kernel has
+    /// accepted the responses. Input may wait.
     pub(crate) fn can_take_leave(&self) -> bool {
         !self.has_unsent() && self.session.is_between_commands()
     }
 
     /// Sends the peer the end of the output, and ignores its input from now on.
     ///
-    /// The socket stays open until the peer has closed its side: the kernel resets a connection
-    /// whose peer sends to a closed socket, and with it the answers that are in transit.
+    /// The socket stays open until the peer has closed its side. If a peer sends to a closed
+    /// socket, the kernel resets the connection and discards the responses that are in transit.
     pub(crate) fn say_goodbye(&mut self) {
         self.session.ignore_input();
         if let Some(tls) = self.io.tls_mut() {
             tls.say_goodbye(&self.socket);
         }
-        // Fails if the peer is gone, which its next event reports.
+        // Fails if the peer is gone. The next event reports that.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 }

@@ -43,15 +43,16 @@ pub(crate) struct Connection {
     turn: TurnState,
     /// Input that the session has not consumed.
     input: Backlog,
-    /// Output that the socket did not accept. While there is any, the connection does not read.
+    /// Output that the socket did not accept. While this is not empty, the connection does not
+    /// read.
     output: Output,
     holding: Holding,
-    /// The second of the last progress: a command, a part of a value or a response. Bytes of an
-    /// incomplete command and handshakes do not count.
+    /// The second of the last progress: a command, a part of a value or a response. Handshakes and
+    /// bytes of an incomplete command do not count.
     active: Second,
-    /// When the wait returned that brought the last input.
+    /// The time at which the wait returned that reported the last input.
     arrived_ns: u64,
-    /// `stats conns` entry; mirrors `active` and `stage`.
+    /// The connection's entry in `stats conns`; mirrors `active` and `stage`.
     conn_stats: Arc<ConnStats>,
     stage: Stage,
     /// True if the peer has closed its side.
@@ -104,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Lets the poller wait for `event` on the socket from now on. Returns what it waited for
+    /// Makes the poller wait for `event` on the socket from now on. Returns what it waited for
     /// before; `None` if nothing changes.
     pub(crate) fn change_awaited(&mut self, event: EventFlags) -> Option<EventFlags> {
         match &mut self.io {
@@ -128,17 +129,17 @@ impl Connection {
         self.turn.has_begun()
     }
 
-    /// Lets the connection wait for the end of its turn.
+    /// Makes the connection wait for the end of its turn.
     pub(crate) fn park(&mut self) {
         self.turn.park();
     }
 
-    /// Lets the turn end.
+    /// Allows the turn to end.
     pub(crate) fn unpark(&mut self) {
         self.turn.execute();
     }
 
-    /// True if there is output that the socket has not accepted.
+    /// True if the connection holds output that the socket has not accepted.
     fn has_unsent(&self) -> bool {
         !self.output.is_empty() || self.io.has_unsent()
     }
@@ -153,7 +154,7 @@ impl Connection {
     }
 
     /// Returns the bytes that count against the budget if the connection has made no progress for
-    /// `idle_secs`, otherwise 0.
+    /// `idle_secs`; otherwise 0.
     pub(crate) fn idle_bytes(&self, now: Second, idle_secs: Second) -> u64 {
         match now.saturating_sub(self.active) >= idle_secs {
             true => self.holding.beyond_allowance(),
@@ -161,8 +162,8 @@ impl Connection {
         }
     }
 
-    /// Counts that the connection is closed because of the memory it holds, and sends an error to a
-    /// peer that has received all of its responses.
+    /// Counts a connection that is closed because of the memory it holds. Sends an error to the
+    /// peer if it has received all of its responses.
     pub(crate) fn give_up(&mut self, executor: &Executor, records: &mut Records) {
         executor.counters().bump(match self.holding.is_mostly_output() {
             true => Counter::ResponseOom,
@@ -177,8 +178,9 @@ impl Connection {
         }
     }
 
-    /// Releases the connection's share of the budget, and sends a TLS close to a peer that has
-    /// received everything. Returns the socket, still open: a ring may have operations on it.
+    /// Releases the connection's share of the budget. Sends a TLS close to a peer that has received
+    /// everything. Returns the socket, which is still open because a ring may have operations on
+    /// it.
     pub(crate) fn end(mut self, executor: &Executor) -> HangUp {
         if let (Some(tls), true) = (self.io.tls_mut(), self.output.is_empty()) {
             tls.say_goodbye(&self.socket);
@@ -199,7 +201,7 @@ impl Connection {
         getpeername(&self.socket).ok()??.try_into().ok()
     }
 
-    /// Returns why the connection is over, unless the server closes it.
+    /// Returns why the connection ended, if the server did not close it.
     pub(crate) fn closing(&self) -> Closing {
         if self.has_left || self.session.has_quit() { Closing::Normal } else { Closing::Error }
     }
@@ -212,19 +214,19 @@ impl Connection {
         }
     }
 
-    /// Records when the wait returned that has brought input.
+    /// Records the time at which the wait returned that reported input.
     pub(crate) fn note_arrival(&mut self, ns: u64) {
         self.arrived_ns = ns;
     }
 
-    /// Returns when the wait returned that brought the last input.
+    /// Returns the time at which the wait returned that reported the last input.
     pub(crate) fn arrived_ns(&self) -> u64 {
         self.arrived_ns
     }
 
     /// Records what `stats conns` shows, if it has changed.
     fn note_stage(&mut self) {
-        // A ring's send usually completes before anything could read the stage.
+        // A send by a ring usually completes before anyone could read the stage.
         let is_sending = match &self.io {
             Io::Epoll(_) => self.has_unsent(),
             Io::Uring(uring) => uring.stuck_bytes() > 0,
@@ -248,8 +250,7 @@ impl AsFd for Connection {
     }
 }
 
-/// Edge-triggered: epoll reports new input once, instead of again and again until everything is
-/// received.
+/// Edge-triggered: epoll reports new input only once, not repeatedly until everything is received.
 pub(crate) const AWAIT_INPUT: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 

@@ -1,4 +1,4 @@
-//! Passing the descriptor of the region to a local reader.
+//! Sends the descriptor of the region to a local reader.
 
 use larder_stats::Counter;
 
@@ -8,8 +8,8 @@ use crate::session::Next;
 use crate::session::execute::Executor;
 
 impl Connection {
-    /// Sends the region's descriptor to the peer, if it asked for it and has received all earlier
-    /// output. Returns an error if the socket has no room for it: the connection does not wait for
+    /// Sends the region's descriptor to the peer, if it requested it and has received all earlier
+    /// output. Returns an error if the socket has no space for it: the connection does not wait for
     /// such a peer.
     #[inline]
     pub(super) fn pass_region_if_due(&mut self, executor: &Executor) -> Result<(), Broken> {

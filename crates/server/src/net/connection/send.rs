@@ -1,4 +1,4 @@
-//! Sending output on a connection's socket, with TLS or without.
+//! Sends output on a connection's socket, with or without TLS.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::session::execute::Executor;
 use crate::tls::{Records, Tls};
 
 impl Connection {
-    /// Sends output; keeps the rest that the socket does not accept.
+    /// Sends output, and keeps the rest that the socket does not accept.
     pub(super) fn send(
         &mut self,
         executor: &Executor,

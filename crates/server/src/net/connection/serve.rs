@@ -1,4 +1,4 @@
-//! A turn of a connection: it begins with input, executes it, and ends with output.
+//! A turn of a connection: it receives input, executes it, and sends the output.
 
 use larder::{DiskPages, DiskRead, Wait};
 use larder_item::Second;
@@ -15,7 +15,7 @@ use crate::session::{Allowance, Next};
 use crate::tls::Records;
 
 impl Connection {
-    /// Begins a turn: sends the waiting output, and receives once.
+    /// Begins a turn: sends the waiting output, then receives once.
     pub(crate) fn begin_turn(
         &mut self,
         executor: &Executor,
@@ -37,7 +37,7 @@ impl Connection {
     }
 
     /// Returns the keys of the first commands of a turn's input. The input is `received`, or the
-    /// backlog if that is `None`.
+    /// backlog if `received` is `None`.
     pub(crate) fn keys_ahead<'a>(
         &'a self,
         received: Option<&'a [u8]>,
@@ -46,39 +46,41 @@ impl Connection {
         self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
     }
 
-    /// True if the turn goes on once [`Self::keys_to_ask`] were looked up on the disk.
+    /// True if the turn continues after the keys of [`Self::keys_to_ask`] were looked up on the
+    /// disk.
     pub(crate) fn needs_disk(&self) -> bool {
         self.turn.next() == Next::Disk
     }
 
-    /// Returns the keys to look up on the disk, with those of the next commands.
+    /// Returns the keys to look up on the disk, including those of the next commands.
     pub(crate) fn keys_to_ask(&mut self, executor: &Executor, wait: Wait<'_>) -> Vec<Box<[u8]>> {
         self.session.keys_to_ask(executor, wait, self.input.waiting())
     }
 
-    /// Returns the reads of the disk that a list of items waits for.
+    /// Returns the disk reads that a list of items waits for.
     pub(crate) fn reads_to_list(&mut self) -> Vec<DiskRead> {
         self.session.reads_to_list()
     }
 
-    /// Gives a list of items what its reads have returned.
+    /// Passes the results of its disk reads to a list of items.
     pub(crate) fn give_read(&mut self, read: Vec<DiskPages>) {
         self.session.give_read(read);
     }
 
-    /// Returns how a turn with this input is timed, `None` if it answers no request from its
-    /// beginning. The input is `received`, or the backlog if that is `None`.
+    /// Returns the statistic that measures a turn with this input; `None` if the turn does not
+    /// begin with a request. The input is `received`, or the backlog if `received` is `None`.
     #[cold]
     pub(crate) fn timing_ahead(&self, received: Option<&[u8]>) -> Option<Timing> {
         self.session.timing_ahead(received.unwrap_or_else(|| self.input.waiting()))
     }
 
     /// Runs the middle part of a turn: the session executes the input. The input is `received`, or
-    /// the backlog if that is `None`. Output is appended to `out`; unconsumed input is kept.
+    /// the backlog if `received` is `None`. Output is appended to `out`; unconsumed input is kept.
     ///
-    /// If others wait, executes at most [`Options::commands_per_turn_max`](larder_options::Options)
-    /// commands. A connection that is alone continues while it has input, up to the length of one
-    /// receive. Stops once the output has the length that the connection may have waiting.
+    /// If other connections wait, executes at most
+    /// [`Options::commands_per_turn_max`](larder_options::Options) commands. A connection with no
+    /// competitors continues while it has input, up to the length of one receive. Stops once the
+    /// output is as long as the connection may buffer.
     pub(crate) fn execute(
         &mut self,
         executor: &Executor,
@@ -121,7 +123,7 @@ impl Connection {
         if received.is_none() {
             backlog.use_up(consumed);
         } else if consumed < bytes.len() {
-            // Input that arrived in the meantime comes after it.
+            // Input that arrived in the meantime is appended after it.
             self.input.push(&bytes[consumed..]);
             self.input.push(backlog.waiting());
             return;
@@ -129,7 +131,7 @@ impl Connection {
         self.input = backlog;
     }
 
-    /// Ends a turn: sends its output. Takes over output that the socket does not accept.
+    /// Ends a turn by sending its output. Keeps output that the socket does not accept.
     pub(crate) fn end_turn(
         &mut self,
         executor: &Executor,

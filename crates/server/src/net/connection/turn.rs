@@ -5,7 +5,7 @@
 //! waiting ── there is more to do ──▶ queued ── the worker comes to it ──▶ waiting
 //! ```
 //!
-//! [`TurnState`] alone changes the state. The worker, the session and both I/O loops report to it.
+//! Only [`TurnState`] changes the state. The worker, the session and both I/O loops report to it.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::buffers::budget::Allotment;
 use crate::net::ring::Lent;
 use crate::session::Next;
 
-/// Where a connection stands between the turns that its worker gives it.
+/// The state of a connection between the turns that its worker runs.
 #[derive(Debug, Default)]
 pub(super) struct TurnState {
     phase: Phase,
-    /// What the session waits for.
+    /// The event that the session waits for.
     next: Next,
     /// True once the session has executed input.
     has_run: bool,
@@ -30,7 +30,7 @@ enum Phase {
     /// The connection waits for an event.
     #[default]
     Waiting,
-    /// It waits for another turn rather than for an event.
+    /// The connection waits for another turn instead of an event.
     Queued,
     /// A turn with input has begun. A second turn would execute input out of order.
     Begun,
@@ -63,7 +63,7 @@ impl TurnState {
         self.phase = Phase::Queued;
     }
 
-    /// Takes the connection out of the queue. Returns false if a turn with input has begun already.
+    /// Takes the connection out of the queue. Returns false if a turn with input has already begun.
     pub(super) fn leave_queue(&mut self) -> bool {
         if self.phase == Phase::Queued {
             self.phase = Phase::Waiting;
@@ -76,7 +76,7 @@ impl TurnState {
         self.phase = Phase::Begun;
     }
 
-    /// Keeps the turn begun until its output may be sent.
+    /// Keeps the turn open until its output may be sent.
     pub(super) fn park(&mut self) {
         self.phase = Phase::Begun;
     }
@@ -97,7 +97,7 @@ impl TurnState {
         self.has_run
     }
 
-    /// Records that the peer has been sent the cache's memory: the session can continue.
+    /// Records that the cache's memory was sent to the peer, so that the session can continue.
     pub(super) fn pass_region(&mut self) {
         self.next = Next::Turn;
     }
@@ -108,44 +108,44 @@ impl TurnState {
 pub(crate) enum Begun {
     /// There is input to execute.
     Ready(Input),
-    /// The turn is over already.
+    /// The turn is already over.
     Over(TurnOutcome),
     /// An earlier turn has begun and is not over.
     Earlier,
 }
 
-/// Where the input of a turn is.
+/// The location of a turn's input.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// In this range of the scratch.
     Scratch(Range<usize>),
-    /// In a buffer of the ring.
+    /// In a buffer that the ring lent.
     Lent(Lent),
     /// In the connection's backlog.
     Backlog,
 }
 
-/// The end of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnOutcome {
     /// Wait for input.
     AwaitInput,
-    /// Wait until the peer takes its output.
+    /// Wait until the peer receives its output.
     AwaitOutput,
     /// Wait for watch lines to send.
     AwaitLines,
-    /// Continue at once, after the other connections' turns.
+    /// Continue without waiting, after the turns of the other connections.
     Again,
     /// Close the connection.
     Close,
 }
 
-/// How a turn is executed.
+/// The conditions under which a turn is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnTerms<'a> {
-    /// How its operations wait for the disk.
+    /// How the operations of the turn wait for the disk.
     pub(crate) wait: Wait<'a>,
-    /// The present second.
+    /// The current second.
     pub(crate) now: Second,
     /// True if other connections wait for their turn.
     pub(crate) contended: bool,

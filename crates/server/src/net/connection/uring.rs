@@ -1,4 +1,4 @@
-//! The io_uring side of a connection: the ring delivers received bytes to it and sends its output.
+//! The io_uring side of a connection. The ring delivers received bytes to it and sends its output.
 
 use larder_item::Second;
 use larder_stats::Counter;
@@ -13,14 +13,14 @@ use crate::net::scratch::Scratch;
 use crate::session::Next;
 use crate::session::execute::Executor;
 
-/// What happens with received bytes.
+/// How a connection has handled received bytes.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// They are the input of a turn that begins.
+    /// The bytes are the input of a turn that begins.
     AsItIs,
-    /// Together with the waiting bytes they are the input of a turn that begins.
+    /// The bytes, together with the waiting bytes, are the input of a turn that begins.
     As(Input),
-    /// They were appended to the backlog.
+    /// The bytes were appended to the backlog.
     Kept,
 }
 
@@ -35,7 +35,7 @@ impl Connection {
         self.turn.awaits_input() && !self.has_unsent()
     }
 
-    /// True if there is room for more input, and no receive is in progress.
+    /// True if the connection can buffer more input, and no receive is in progress.
     pub(crate) fn can_receive(&self, is_tight: bool) -> bool {
         let Some(uring) = self.io.uring() else { return false };
         let has_room =
@@ -43,7 +43,7 @@ impl Connection {
         has_room && uring.can_receive()
     }
 
-    /// Decides what the ring shall receive for the connection, and marks the receive as started.
+    /// Decides what the ring should receive for the connection, and marks the receive as started.
     pub(crate) fn begin_receiving(&mut self, is_tight: bool) -> Option<Extent> {
         if !self.can_receive(is_tight) {
             return None;
@@ -84,7 +84,7 @@ impl Connection {
         has_input
     }
 
-    /// Takes bytes that the ring has received.
+    /// Accepts bytes that the ring has received.
     pub(crate) fn take_received(
         &mut self,
         executor: &Executor,
@@ -130,19 +130,19 @@ impl Connection {
         self.session.awaits_much() && self.awaits_input()
     }
 
-    /// Returns true if the receive in progress must be cancelled, because its input would have to
-    /// wait or because a direct receive is better; marks it as stopping.
+    /// True if the receive in progress must be cancelled, either because its input would have to
+    /// wait or because a direct receive is better. Marks the receive as stopping.
     pub(crate) fn stops_receiving(&mut self) -> bool {
         self.io.uring_mut().is_some_and(UringIo::stop_receive)
     }
 
-    /// Returns true if the receive in progress must be replaced by a smaller one because memory is
-    /// short; marks it as stopping.
+    /// True if a smaller receive must replace the one in progress because memory is short. Marks
+    /// the receive as stopping.
     pub(crate) fn receives_less(&mut self) -> bool {
         self.io.uring_mut().is_some_and(UringIo::stop_large_receive)
     }
 
-    /// Lets the connection wait for a buffer of the ring. Returns false if it already does.
+    /// Makes the connection wait for a buffer of the ring. Returns false if it already does.
     pub(crate) fn starve(&mut self) -> bool {
         self.io.uring_mut().is_some_and(UringIo::starve)
     }
@@ -156,8 +156,7 @@ impl Connection {
 
     /// Records that the receive has ended. Returns true if the connection has nothing more to do.
     pub(crate) fn note_reception(&mut self, reception: Reception) -> bool {
-        // Input that arrived before is executed first, even if the peer no longer waits for the
-        // response.
+        // Earlier input is executed first, even if the peer no longer waits for the response.
         let is_busy = self.has_unsent()
             || self.turn.is_queued()
             || self.turn.has_begun()
@@ -175,14 +174,14 @@ impl Connection {
         self.has_left |= !self.io.is_broken();
     }
 
-    /// Records that the ring sends an output of this memory size.
+    /// Records that the ring sends an output that occupies this many bytes of memory.
     pub(crate) fn note_sending(&mut self, bytes: usize) {
         if let Some(uring) = self.io.uring_mut() {
             uring.begin_send(bytes);
         }
     }
 
-    /// Records that the ring has sent `bytes`.
+    /// Records that the ring has sent `bytes` bytes.
     pub(crate) fn note_progress(&mut self, executor: &Executor, bytes: usize, now: Second) {
         executor.counters().add(Counter::WireBytesWritten, bytes as u64);
         self.note_active(now);
@@ -191,13 +190,13 @@ impl Connection {
     /// Records that the ring's send is complete.
     pub(crate) fn note_sent(&mut self, executor: &Executor) {
         if self.io.uring_mut().is_some_and(UringIo::end_send) {
-            // The next turn, which would report it, may be far off.
+            // The next turn would report it, but may be far off.
             self.report_holding(executor);
             self.note_stage();
         }
     }
 
-    /// If the send in progress was not accepted at once, counts it as waiting output.
+    /// If the send in progress was not accepted immediately, counts it as waiting output.
     pub(crate) fn note_stuck(&mut self, executor: &Executor) {
         if self.io.uring_mut().is_some_and(UringIo::note_stuck) {
             self.note_stage();

@@ -1,4 +1,4 @@
-//! The buffers that the kernel receives into; some of them are lent to connections.
+//! The buffers into which the kernel receives. Some of them are lent to connections.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 
 use io_uring::types::BufRingEntry;
 
-/// A lent buffer with received bytes. It must be given back.
+/// A lent buffer with received bytes. The holder must return it.
 #[derive(Debug)]
 pub(crate) struct Lent {
     pub(super) number: u16,
     pub(super) bytes: usize,
 }
 
-/// The buffers that the kernel receives into, in the order in which they were provided.
+/// The buffers into which the kernel receives, in the order in which they were provided.
 pub(super) struct Buffers {
-    /// The list of buffers that the kernel may use, read by the kernel; the tail is in the first
+    /// The list of buffers that the kernel may use. The kernel reads it; the tail is in the first
     /// entry.
     pub(super) entries: NonNull<BufRingEntry>,
     bytes: NonNull<u8>,
@@ -23,7 +23,7 @@ pub(super) struct Buffers {
     pub(super) is_leaked: bool,
 }
 
-// SAFETY: it owns its memory; only the kernel has another pointer to it.
+// SAFETY: it owns its memory, and only the kernel has another pointer to it.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
@@ -47,8 +47,8 @@ impl Buffers {
 
     pub(super) fn bytes(&self, lent: &Lent) -> &[u8] {
         // SAFETY: the buffer has `BUFFER_BYTES` bytes, initialised from the start. There is one
-        // `Lent` for each time the kernel hands the buffer out; until it is given back, the kernel
-        // does not write to the buffer.
+        // `Lent` for each time the kernel hands the buffer out, and the kernel does not write to
+        // the buffer until it is returned.
         unsafe { std::slice::from_raw_parts(self.at(lent.number).as_ptr(), lent.bytes) }
     }
 
@@ -56,8 +56,8 @@ impl Buffers {
     pub(super) fn provide(&mut self, number: u16) {
         let at = usize::from(self.tail % BUFFERS);
         // SAFETY: the list has `BUFFERS` entries. The kernel reads this one only after the tail has
-        // passed it, below. The entry's last two bytes, which are the tail in the first entry, are
-        // not touched.
+        // passed it, below. This code does not touch the entry's last two bytes, which are the tail
+        // in the first entry.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
             entry.set_addr(self.at(number).as_ptr() as u64);
@@ -65,13 +65,13 @@ impl Buffers {
             entry.set_bid(number);
         }
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the tail is an aligned half word of the list that the kernel only reads.
+        // SAFETY: the tail is an aligned half word of the list, and the kernel only reads it.
         let tail = unsafe {
             let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
             AtomicU16::from_ptr(tail)
         };
-        // Pairs with the kernel's acquire load of the tail: a kernel that sees the new tail also
-        // sees the entry.
+        // Pairs with the kernel's acquire load of the tail: if the kernel reads the new tail, it
+        // also reads the new entry.
         tail.store(self.tail, Release);
     }
 }
@@ -80,7 +80,7 @@ impl Drop for Buffers {
     fn drop(&mut self) {
         if !self.is_leaked {
             // SAFETY: both were allocated with these layouts. The ring is dropped before them, or
-            // has completed all of its receives: they have no other user.
+            // it has completed all of its receives, so nothing else uses them.
             unsafe {
                 dealloc(self.entries.as_ptr().cast(), ENTRIES_LAYOUT);
                 dealloc(self.bytes.as_ptr(), BYTES_LAYOUT);
@@ -94,8 +94,8 @@ fn zeroed(layout: Layout) -> NonNull<u8> {
     NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// The largest page of a kernel: it takes no list that begins within a page. Kernels for arm64 have
-/// pages of up to 64 KiB.
+/// The largest page size of any kernel, because the kernel rejects a list that begins inside a
+/// page. Kernels for arm64 have pages of up to 64 KiB.
 const PAGE_BYTES: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 64 << 10 };
 const ENTRIES_LAYOUT: Layout = layout(BUFFERS as usize * size_of::<BufRingEntry>());
 const BYTES_LAYOUT: Layout = layout(BUFFERS as usize * BUFFER_STRIDE);
@@ -107,12 +107,13 @@ const fn layout(bytes: usize) -> Layout {
     }
 }
 
-/// Number of buffers, a power of two. They are used in turn, so few stay in the processor's caches.
+/// Number of buffers, a power of two. The kernel uses them in turn, so few of them stay in the
+/// processor's caches.
 pub(crate) const BUFFERS: u16 = 128;
 
-/// Length of a buffer, the maximum of one receive.
+/// Length of a buffer, which is the maximum of one receive.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
 
-/// One cache line more than a buffer: otherwise the beginnings of all buffers, which small requests
+/// One cache line more than a buffer. Otherwise the beginnings of all buffers, which small requests
 /// use, would compete for the same cache sets.
 const BUFFER_STRIDE: usize = BUFFER_BYTES + 64;

@@ -7,8 +7,8 @@ use std::{mem, ptr};
 use larder::DirectBuffer;
 use nix::libc;
 
-/// The buffer of a direct receive: a part of a value at its final place, and the bytes behind the
-/// value.
+/// The buffer of a direct receive: a part of a value in its final place, and the bytes that follow
+/// the value.
 pub(crate) struct DirectReceive {
     direct_buffer: DirectBuffer,
     value_bytes: usize,
@@ -20,12 +20,13 @@ pub(crate) struct DirectReceive {
     parts: [libc::iovec; 2],
 }
 
-// SAFETY: the pointers belong to no thread. `behind` is lent only to the owner of the whole struct.
+// SAFETY: the pointers are not tied to a thread. Only the owner of the whole struct can borrow
+// `behind`.
 unsafe impl Send for DirectReceive {}
 
 impl DirectReceive {
     /// Receives the first `value_bytes` of the direct buffer. If the value ends there, also
-    /// receives the bytes behind it.
+    /// receives the bytes that follow it.
     pub(crate) fn new(
         direct_buffer: DirectBuffer,
         value_bytes: usize,
@@ -37,13 +38,14 @@ impl DirectReceive {
             value_bytes,
             behind: UnsafeCell::new([0; BEHIND_BYTES]),
             has_behind,
-            // SAFETY: a header of zeros is one without address, parts and control data.
+            // SAFETY: a header of zeros is valid: it has no address, no parts and no control data.
             header: unsafe { mem::zeroed() },
             parts: [nowhere; 2],
         })
     }
 
-    /// Returns the buffer, how many of the `bytes` received are in it, and the bytes behind them.
+    /// Returns the buffer, the number of the `bytes` received that are in it, and the bytes that
+    /// follow them.
     pub(crate) fn into_parts(self: Box<Self>, bytes: usize) -> (DirectBuffer, usize, Vec<u8>) {
         let value_bytes = bytes.min(self.value_bytes);
         let Self { direct_buffer, behind, .. } = *self;
@@ -74,5 +76,5 @@ impl fmt::Debug for DirectReceive {
     }
 }
 
-/// Room for the bytes behind a value: the line end, and the beginning of the next command.
+/// Space for the bytes after a value: the line end, and the beginning of the next command.
 const BEHIND_BYTES: usize = 64;

@@ -1,17 +1,17 @@
-//! io_uring: receives, sends and waits with one system call per turn of the loop. This is the only
-//! module of this crate with unsafe code.
+//! io_uring: receives, sends and waits with one system call per turn of the loop. Except for one
+//! call in `process::overdue`, this is the only module of this crate with unsafe code.
 //!
-//! Everything the kernel works on belongs to the [`Ring`] until the kernel reports completion.
-//! Receive buffers are lent out as [`Lent`] and given back. Outputs are moved into [`Ring::send`]
-//! and returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its buffer and returned
-//! with [`Event::DirectDone`]. A [`DiskRead`] owns its memory and keeps its file open; it is moved
-//! into [`Ring::read`] and returned with [`Event::Read`]. Code that holds none of these cannot free
-//! memory the kernel uses.
+//! The [`Ring`] owns everything that the kernel works on, until the kernel reports completion.
+//! Receive buffers are lent out as [`Lent`] and returned. Outputs are moved into [`Ring::send`] and
+//! returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its buffer and returned with
+//! [`Event::DirectDone`]. A [`DiskRead`] owns its memory and keeps its file open; it is moved into
+//! [`Ring::read`] and returned with [`Event::Read`]. Code that holds none of these cannot free
+//! memory that the kernel uses.
 //!
-//! A submission queue entry names a descriptor by number until the kernel takes the entry and holds
-//! the file itself. So a socket with entries is closed only by [`Ring::hang_up`], which owns the
-//! socket until the kernel has taken every entry that may name it. No entry can name the next file
-//! with the same descriptor number.
+//! A submission queue entry refers to a descriptor by its number, until the kernel takes the entry
+//! and holds the file itself. So only [`Ring::hang_up`] closes a socket that has entries. It owns
+//! the socket until the kernel has taken every entry that may refer to it. No entry can therefore
+//! refer to the next file with the same descriptor number.
 //!
 //! Source: io_uring(7), io_uring_enter(2), io_uring_register_buf_ring(3).
 #![allow(unsafe_code)]
@@ -53,10 +53,10 @@ pub(crate) struct Ring {
     sends: Slab<Sending>,
     direct_receives: Slab<(Token, Box<DirectReceive>)>,
     reads: Slab<DiskQuery<DiskRead>>,
-    /// Sockets to close once the kernel has taken all entries queued before the one with their
-    /// number.
+    /// Sockets to close once the kernel has taken all entries that were queued before the entry
+    /// with the socket's number.
     hang_ups: Slab<HangUp>,
-    /// Operations whose last completion has not arrived.
+    /// The number of operations whose last completion has not arrived.
     under_way: usize,
 }
 
@@ -64,7 +64,7 @@ impl Ring {
     /// Creates a ring for the thread that will call [`Self::enable`].
     ///
     /// # Errors
-    /// The kernel is too old, or does not permit io_uring.
+    /// Fails if the kernel is too old, or does not permit io_uring.
     pub(crate) fn new() -> io::Result<Self> {
         let io = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
@@ -76,8 +76,8 @@ impl Ring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let buffers = Buffers::new();
-        // SAFETY: the entries are page-aligned, `BUFFERS` in number, and live as long as the ring:
-        // `drop` frees them only after the kernel has completed all receives, or never.
+        // SAFETY: the entries are page-aligned, `BUFFERS` in number, and outlive the ring: `drop`
+        // frees them only after the kernel has completed all receives, or never.
         unsafe {
             let entries = buffers.entries.as_ptr() as u64;
             io.submitter().register_buf_ring_with_flags(entries, BUFFERS, GROUP, 0)?;
@@ -89,7 +89,7 @@ impl Ring {
     /// Makes the calling thread the only user of the ring.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn enable(&mut self) -> io::Result<()> {
         self.io.submitter().register_enable_rings()
     }
@@ -100,7 +100,7 @@ impl Ring {
         self.push(poll.build(), Kind::Poll, key);
     }
 
-    /// As [`Self::poll`], but reports each new event until it is stopped.
+    /// Same as [`Self::poll`], but reports each new event until it is stopped.
     pub(crate) fn poll_on(&mut self, descriptor: BorrowedFd<'_>, key: u64, events: EventFlags) {
         let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events.bits()).multi(true);
         self.push(poll.build(), Kind::Poll, key);
@@ -118,7 +118,7 @@ impl Ring {
         self.push(receive.build(), Kind::Receive, token.into());
     }
 
-    /// Receives once, at most `bytes_max` and one buffer.
+    /// Receives once, at most `bytes_max` bytes and at most one buffer.
     pub(crate) fn receive_once(&mut self, socket: BorrowedFd<'_>, token: Token, bytes_max: usize) {
         let socket = Fd(socket.as_raw_fd());
         let bytes_max = bytes_max.min(BUFFER_BYTES) as u32;
@@ -142,14 +142,13 @@ impl Ring {
         self.push(receive.build(), Kind::DirectReceive, number);
     }
 
-    /// Cancels the receive of a connection; input that has already arrived is still delivered.
+    /// Cancels the receive of a connection. Input that has already arrived is still delivered.
     pub(crate) fn stop_receiving(&mut self, token: Token) {
         let cancel = opcode::AsyncCancel::new(Kind::Receive.tag(token.into()));
         self.push(cancel.build(), Kind::Cancel, 0);
     }
 
-    /// Sends the unsent rest of an output, or a first part of it. [`Event::Sent`] reports the
-    /// progress.
+    /// Sends the unsent rest of an output, or its first part. [`Event::Sent`] reports the progress.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, output: Output) {
         let sending = Sending::new(token, output);
         let send = sending.operation(socket);
@@ -157,14 +156,14 @@ impl Ring {
         self.push(send, Kind::Send, number);
     }
 
-    /// Reads from the disk; [`Event::Read`] reports the end.
+    /// Reads from the disk. [`Event::Read`] reports the completion.
     pub(crate) fn read(&mut self, mut asked: DiskQuery<DiskRead>) {
         let (file, offset) = (Fd(asked.of.descriptor().as_raw_fd()), asked.of.offset());
         let room = asked.of.room();
         let (start, bytes) = (room.as_mut_ptr(), u32::try_from(room.len()).unwrap_or(0));
         let flags = match asked.of.is_prompt() {
             true => squeue::Flags::empty(),
-            // The kernel's threads wait for it, not this one.
+            // Makes a thread of the kernel wait for the read instead of this one.
             false => squeue::Flags::ASYNC,
         };
         let number = self.reads.insert(asked) as u64;
@@ -177,19 +176,19 @@ impl Ring {
         self.buffers.bytes(lent)
     }
 
-    /// Gives a buffer back to the kernel.
+    /// Returns a buffer to the kernel.
     pub(crate) fn give_back(&mut self, lent: Lent) {
         self.buffers.provide(lent.number);
     }
 
-    /// Cancels all operations on the socket of a connection, and closes it; [`Event::Closed`]
-    /// reports that. Outputs in the submission queue are still sent as far as the socket accepts
-    /// them at once.
+    /// Cancels all operations on the socket of a connection, and closes it. [`Event::Closed`]
+    /// reports that. Outputs in the submission queue are still sent, as far as the socket accepts
+    /// them immediately.
     ///
     /// The kernel takes the queue's entries in order. When the last entry queued here completes, no
-    /// entry names the descriptor any longer, and only then is its number freed.
+    /// entry refers to the descriptor any longer. Only then is its number freed.
     pub(crate) fn hang_up(&mut self, hang_up: HangUp, token: Token) {
-        // A multi-shot poll would keep the socket alive in the kernel forever: it reports a
+        // A multi-shot poll would keep the socket alive in the kernel forever, because it reports a
         // shutdown as an event and continues. For a moment there may be two polls; this cancels all
         // of them.
         let polls = CancelBuilder::user_data(Kind::Poll.tag(token.into())).all();
@@ -205,11 +204,11 @@ impl Ring {
         self.under_way
     }
 
-    /// Submits all operations, and waits for a completion, at most until the timeout. Appends the
-    /// events to `events`.
+    /// Submits all operations, and waits for a completion or the timeout. Appends the events to
+    /// `events`.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn wait(
         &mut self,
         timeout: Option<Duration>,
@@ -224,7 +223,7 @@ impl Ring {
         };
         match waited {
             Ok(_) => {}
-            // The timeout passed, a signal arrived, or events must be taken first.
+            // The timeout passed, a signal arrived, or the events must be handled first.
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
@@ -235,7 +234,7 @@ impl Ring {
             }
             let (kind, key) = (entry.user_data() >> KEY_BITS, entry.user_data() & KEY_MAX);
             if kind == Kind::HangUp as u64 {
-                // It does not matter whether there was a receive to cancel.
+                // It does not matter whether a receive was cancelled.
                 if let Some(hang_up) = hang_ups.try_remove(key as usize) {
                     events.push(Event::Closed(hang_up.as_fd().as_raw_fd()));
                     hang_up.finish();
@@ -272,7 +271,7 @@ impl Ring {
             let before = self.under_way;
             let second = Timespec::from(Duration::from_secs(1));
             let submitter = self.io.submitter();
-            // The result only says whether there was something to cancel; only completions count.
+            // The result only tells whether there was anything to cancel. Only completions count.
             let _ = submitter.submit();
             let _ = submitter.register_sync_cancel(Some(second), CancelBuilder::any());
             // The kernel reports a few completions at a time.
@@ -289,7 +288,8 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if !self.cancel_all() {
-            // The kernel may still read or write the memory these own, so it must never be reused.
+            // The kernel may still read or write the memory that these own, so it must never be
+            // reused.
             mem::forget((mem::take(&mut self.sends), mem::take(&mut self.direct_receives)));
             mem::forget(mem::take(&mut self.reads));
             self.buffers.is_leaked = true;
@@ -326,7 +326,7 @@ fn complete(
             }
             // A cancelled poll reports nothing.
             Err(Errno::CANCELED) => {}
-            // Only the waiter itself can poll again, so the error is reported as an event.
+            // Only the waiter itself can poll again, so the ring reports the error as an event.
             Err(_) => events.push(Event::Ready(key, EventFlags::ERR, true)),
         }
     } else if kind == Kind::Receive as u64 {
@@ -356,7 +356,7 @@ fn complete(
     }
 }
 
-/// The kind of an operation, stored beside its key in the completion's user data.
+/// The kind of an operation, stored next to its key in the completion's user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Poll,
@@ -382,7 +382,7 @@ pub(crate) const KEY_MAX: u64 = (1 << KEY_BITS) - 1;
 /// The id of the only buffer group.
 const GROUP: u16 = 0;
 
-/// Entries that can be queued between two waits without an extra system call.
+/// Number of entries that can be queued between two waits without an extra system call.
 const SUBMISSIONS: u32 = 1024;
 
 const COMPLETIONS: u32 = 4096;

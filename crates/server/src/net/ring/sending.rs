@@ -26,7 +26,7 @@ impl Sending {
         Self { token, output, message }
     }
 
-    /// Returns the send operation; `self` must be kept unchanged until it completes. It may be
+    /// Returns the send operation. `self` must be kept unchanged until it completes. It may be
     /// moved: the bytes are in vectors, boxes or the cache, which stay in place.
     pub(super) fn operation(&self, socket: BorrowedFd<'_>) -> squeue::Entry {
         let (socket, flags) = (Fd(socket.as_raw_fd()), libc::MSG_NOSIGNAL);
@@ -43,14 +43,15 @@ impl Sending {
     }
 }
 
-/// The addresses of an output's parts, as the kernel takes them.
+/// The addresses of an output's parts, in the format of the kernel.
 struct Message {
     header: libc::msghdr,
     /// The parts that the header points to.
     _parts: Vec<libc::iovec>,
 }
 
-// SAFETY: the memory it points to belongs to no thread; only the kernel uses it, for reading.
+// SAFETY: the memory it points to is not tied to a thread. Only the kernel uses it, and only for
+// reading.
 unsafe impl Send for Message {}
 
 impl Message {

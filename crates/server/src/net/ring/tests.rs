@@ -1,4 +1,4 @@
-//! A ring and the other ends of its sockets. These tests pass without checking anything if the
+//! Tests of a ring with the other ends of its sockets. They pass without checking anything if the
 //! kernel does not allow io_uring.
 
 use std::io::{Read, Write};
@@ -59,7 +59,7 @@ fn nothing_is_lost_while_no_buffer_is_left() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let mut lent = Vec::new();
     ring.receive(ours.as_fd(), token(1));
-    // One buffer each time: they are read one by one.
+    // The buffers are read one by one, so each wait reports one.
     while lent.len() < usize::from(BUFFERS) {
         theirs.write_all(&[lent.len() as u8]).unwrap();
         for event in wait(&mut ring, SECOND) {
@@ -94,7 +94,7 @@ fn an_output_with_pieces_arrives_in_order() {
     send_all(output, &[b"head", &value[..], b"tail"].concat());
 }
 
-/// Sends an output in as many parts as that takes, and returns it.
+/// Sends an output in as many parts as necessary, and returns it.
 fn send_all(mut output: Output, bytes: &[u8]) -> Output {
     let Some(mut ring) = ring() else { return output };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -106,7 +106,7 @@ fn send_all(mut output: Output, bytes: &[u8]) -> Output {
         let Some(Event::Sent(of, back, Ok(1..))) = events.pop() else { panic!("{events:?}") };
         assert_eq!(of, token(3));
         (output, parts) = (back, parts + 1);
-        // The peer does not read before the socket is full.
+        // The peer begins to read only when the socket is full.
         let mut theirs = theirs.try_clone().unwrap();
         reader.get_or_insert_with(|| {
             std::thread::spawn(move || {
@@ -258,8 +258,8 @@ fn hanging_up_a_socket_ends_all_its_operations() {
     theirs.read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// A ring that is not enabled yet refuses to submit, as the kernel may at any time when memory is
-/// short.
+/// A ring that is not enabled yet refuses to submit, as the kernel may do at any time when memory
+/// is short.
 #[test]
 fn an_answer_that_cannot_be_submitted_goes_to_no_other_holder_of_the_descriptor() {
     let Ok(mut ring) = Ring::new() else { return };
@@ -293,7 +293,7 @@ fn dropping_a_ring_cancels_its_operations() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.receive(ours.as_fd(), token(1));
-    // The socket accepts the first; the second is in progress when the ring is dropped.
+    // The socket accepts the first output. The second is in progress when the ring is dropped.
     for _ in 0..2 {
         ring.send(ours.as_fd(), token(1), Output::from(vec![b'x'; 4 << 20]));
     }

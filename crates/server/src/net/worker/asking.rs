@@ -1,10 +1,11 @@
-//! Turns that wait until keys were looked up on the disk.
+//! Turns that wait until their keys were looked up on the disk.
 //!
 //! ```text
 //! executed ── a command needs the disk ──▶ asking ── all reads are complete ──▶ executed on
 //! ```
 //!
-//! The worker and its other connections go on meanwhile. A ring reads, or threads of the worker.
+//! The worker and its other connections continue in the meantime. The reads are performed by the
+//! ring, or by threads of the worker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,51 +27,52 @@ use crate::net::poller::Poller;
 #[derive(Debug)]
 pub(super) struct Asking {
     has_disk: bool,
-    /// `None` with a ring, and without a disk.
+    /// `None` with a ring, and without a disk tier.
     readers: Option<DiskReaders>,
-    /// The turns whose reads are under way.
+    /// The turns whose reads are in progress.
     turns: Slab<AskingTurn>,
-    /// Turns whose reads begin once others are complete, in this order.
+    /// Turns whose reads begin once other reads are complete, in this order.
     waiting: VecDeque<PendingTurn>,
-    /// Turns with a change, which wait until the disk has taken earlier ones, and until when.
+    /// Turns with a change that must wait until the disk has accepted earlier changes, each with
+    /// the deadline of its wait.
     crowded: Vec<(PendingTurn, Instant)>,
-    /// Turns to go on with.
+    /// Turns that can continue.
     ready: Vec<PendingTurn>,
-    /// The memory of reads, until what they have returned is used.
+    /// The memory of the reads in bytes, counted until their results are used.
     bytes: usize,
-    /// In a graceful stop: until when such turns are waited for.
+    /// The deadline until which a graceful stop waits for these turns.
     until: Option<Second>,
 }
 
-/// A turn whose reads are under way.
+/// A turn whose reads are in progress.
 #[derive(Debug)]
 struct AskingTurn {
     turn: PendingTurn,
     lookups: Vec<DiskLookup>,
-    /// What was read for a list of items. A turn has either this or lookups.
+    /// The results of the reads for a list of items. A turn has either these or lookups.
     listed: Vec<Option<DiskPages>>,
     under_way: usize,
 }
 
-/// What was looked up for a turn.
+/// The results of the disk lookups for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// The turn goes on after it has waited.
+    /// True if the turn continues after a wait.
     goes_on: bool,
     lookups: Vec<DiskLookup>,
-    /// What was read for a list of items.
+    /// The results of the reads for a list of items.
     listed: Vec<DiskPages>,
-    /// The memory that the reads took.
+    /// The memory that the reads occupied.
     bytes: usize,
-    /// The turn has waited long enough for the disk to take changes.
+    /// True if the turn has waited long enough for the disk to accept changes.
     has_waited: bool,
 }
 
 impl Asking {
-    /// Prepares the reads of a worker.
+    /// Prepares the disk reads of a worker.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Fails if the system cannot start another thread.
     pub(super) fn new(has_disk: bool, poller: &Poller, inbox: &Arc<Inbox>) -> io::Result<Self> {
         let readers = match poller {
             Poller::Epoll(_) if has_disk => Some(DiskReaders::start(inbox)?),
@@ -85,12 +87,12 @@ impl Asking {
         if self.has_disk { Wait::Ask(deferred) } else { Wait::Block }
     }
 
-    /// True if turns can go on.
+    /// True if turns can continue.
     pub(super) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// How long the worker may wait at most before it looks at the turns again.
+    /// Returns how long the worker may sleep before it must check the turns again.
     pub(super) fn pause(&self) -> Option<Duration> {
         match (self.crowded.is_empty(), self.until) {
             (false, _) => Some(Duration::from_millis(20)),
@@ -101,7 +103,7 @@ impl Asking {
 }
 
 impl Worker {
-    /// Looks the keys up that a turn needs of the disk. The turn goes on later.
+    /// Looks up the keys that a turn needs from the disk. The turn continues later.
     #[cold]
     pub(super) fn ask_disk(&mut self, turn: &mut PendingTurn) {
         let Some(connection) = self.connections.of_mut(turn.token) else { return };
@@ -165,12 +167,12 @@ impl Worker {
         match (&mut self.poller, &self.asking.readers) {
             (Poller::Ring(ring), _) => ring.read(asked),
             (Poller::Epoll(_), Some(readers)) => readers.read(asked),
-            // Without a disk nothing is looked up.
+            // Lookups exist only with a disk tier.
             (Poller::Epoll(_), None) => {}
         }
     }
 
-    /// Goes on with a lookup after a read, or with its turn after the last read of all.
+    /// Continues a lookup after a read, or its turn after the last read.
     pub(super) fn take_read(&mut self, asked: DiskQuery<DiskPages>) {
         let Some(asking) = self.asking.turns.get_mut(asked.turn) else { return };
         if let Some(listed) = asking.listed.get_mut(asked.lookup) {
@@ -194,14 +196,14 @@ impl Worker {
         }
     }
 
-    /// Takes what the readers have read.
+    /// Takes the results of the reader threads.
     pub(super) fn take_reads(&mut self) {
         for read in self.inbox.take_reads() {
             self.take_read(read);
         }
     }
 
-    /// Goes on with the turns whose lookups are complete.
+    /// Continues the turns whose lookups are complete.
     pub(super) fn go_on(&mut self) {
         for turn in std::mem::take(&mut self.asking.ready) {
             match self.connections.of(turn.token) {
@@ -214,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Gives a turn what was looked up for it.
+    /// Passes the results of the lookups to their turn.
     pub(super) fn give_answers(&mut self, turn: &mut PendingTurn) {
         let Answers { lookups, listed, bytes, has_waited, .. } = std::mem::take(&mut turn.answers);
         if let Some(connection) = self.connections.of_mut(turn.token) {
@@ -227,8 +229,8 @@ impl Worker {
         }
     }
 
-    /// Goes on with turns for which the disk has room, or which have waited long enough, and begins
-    /// the reads of turns that wait for others.
+    /// Continues turns if the disk accepts changes again or if they have waited long enough. Also
+    /// begins the reads of turns that wait for other reads.
     pub(super) fn ask_on(&mut self) {
         if !self.asking.crowded.is_empty() {
             self.inbox.note_parking();
@@ -250,13 +252,14 @@ impl Worker {
         }
     }
 
-    /// Ends what [`Self::give_answers`] began.
+    /// Discards the results that [`Self::give_answers`] has passed to the last turn.
     pub(super) fn forget_answers(&self) {
         self.deferred.forget_found();
         self.deferred.note_waited(false);
     }
 
-    /// In a graceful stop: true while turns wait for the disk, for a few seconds.
+    /// True if a graceful stop must still wait for turns that wait for the disk. It waits for a few
+    /// seconds.
     pub(super) fn awaits_disk(&mut self) -> bool {
         let Asking { turns, waiting, crowded, ready, .. } = &self.asking;
         let has_asked =
@@ -268,17 +271,17 @@ impl Worker {
 }
 
 impl PendingTurn {
-    /// True if it goes on after it has waited for the disk.
+    /// True if the turn continues after it has waited for the disk.
     pub(super) fn goes_on(&self) -> bool {
         self.answers.goes_on
     }
 }
 
-/// The memory that a turn's reads take together, in bytes, but for the last one. What the output
-/// has no room for would be read again.
+/// The maximum memory of a turn's reads in bytes, not counting the last read. Items that do not fit
+/// into the output would have to be read again.
 const TURN_BYTES_MAX: usize = OUTPUT_BYTES_HIGH;
 
-/// The memory that the reads of all turns take together, but for the last turn's.
+/// The maximum memory of the reads of all turns in bytes, not counting the last turn.
 const ASKED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// How long a graceful stop waits for the disk.

@@ -1,4 +1,4 @@
-//! Closing connections: at their end, when they are idle, and when memory is short.
+//! Closes connections: at their end, when they are idle, and when memory is short.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Worker {
         }
     }
 
-    /// Handles that the descriptor of a connection that is over has been closed.
+    /// Handles that the descriptor of an ended connection has been closed.
     pub(super) fn note_closed(&self, id: i32) {
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
         self.executor.log().event(format_args!("<{id} connection closed"));
@@ -52,14 +52,14 @@ impl Worker {
         }
     }
 
-    /// Connections exceed the budget: closes the one that holds most among those that make no
-    /// progress.
+    /// Called when connections exceed the budget. Closes the one that holds the most among those
+    /// that make no progress.
     #[cold]
     pub(super) fn close_greediest(&mut self) {
         let second = self.clock.second();
         if self.none_idle == Some(second) {
-            // Idle time is counted in seconds: within the same second another search would find the
-            // same.
+            // Idle time is measured in seconds, so another search within the same second would have
+            // the same result.
             return;
         }
         let held = |token: &Token| {
@@ -79,7 +79,7 @@ impl Worker {
         connection.give_up(&self.executor, &mut self.scratch.records);
         let (id, peer) = (connection.id(), connection.peer());
         self.close(token, Closing::Error);
-        // One line per second; the statistics count all of them.
+        // One line per second. The statistics count all of them.
         if self.gave_up != Some(second) {
             self.gave_up = Some(second);
             let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
@@ -92,8 +92,8 @@ impl Worker {
         }
     }
 
-    /// In a graceful stop: returns true if nothing is left to send, or the deadline has passed. The
-    /// first call gives every connection a last turn for input that has arrived.
+    /// True if a graceful stop has nothing left to send, or its deadline has passed. The first call
+    /// gives every connection a last turn for input that has arrived.
     pub(super) fn is_drained(&mut self) -> bool {
         let Some(Ending::Stop { until }) = self.ending else {
             self.receive_last();
@@ -104,8 +104,8 @@ impl Worker {
         self.connections.is_empty() || self.clock.second() >= until
     }
 
-    /// Receives what has arrived. Connections under io_uring do not receive by themselves, and the
-    /// ring does not have buffers for all of them at once.
+    /// Receives input that has arrived. Connections under io_uring do not receive by themselves,
+    /// and the ring does not have buffers for all of them together.
     pub(super) fn receive_last(&mut self) {
         if !self.has_ring() {
             return;
@@ -132,11 +132,11 @@ impl Worker {
     }
 }
 
-/// How often new input is looked for while peers continue to send.
+/// How often the worker looks for new input while peers continue to send.
 const LAST_LOOKS_MAX: usize = 64;
 
-/// A connection is closed for the memory it holds only after this long without progress.
+/// A connection is closed for the memory it holds only after this time without progress.
 const GIVEN_UP_SECS_MIN: Second = 2;
 
-/// How long a graceful stop waits for peers to take their answers.
+/// How long a graceful stop waits for peers to receive their responses.
 const DRAIN_SECS: Second = 5;

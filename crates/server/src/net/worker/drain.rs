@@ -1,9 +1,9 @@
 //! Draining: connections are closed between requests while the listener continues to accept.
 //!
-//! What a peer has begun to send is executed and answered, or not executed at all. A connection
-//! between requests is sent the end of its output, and closed when the peer closes its side. A new
-//! connection is treated the same way, after the answer to its first requests. Each step has a
-//! limit, so that no peer can prevent the end.
+//! A request that has begun to arrive is either executed and answered, or not executed at all. A
+//! connection between requests is sent the end of its output, and closed when the peer closes its
+//! side. A new connection is treated the same way, after the response to its first requests. Each
+//! step has a limit, so that no peer can prevent the end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,19 +18,20 @@ use crate::net::token::Token;
 /// The progress of a worker's drain.
 #[derive(Debug, Default)]
 pub(super) struct Draining {
-    /// True unless the drain has been undone. Connections that have been sent the end of their
-    /// output are closed in any case.
+    /// True unless the drain was undone. Connections to which the end of their output was sent are
+    /// closed in either case.
     is_on: bool,
-    /// The connections that remain, each with the time at which it was found.
+    /// The connections that remain, each with the time at which the worker first found it.
     remaining: HashMap<u64, i64>,
-    /// Those that have been sent the end of their output, and when.
+    /// The connections to which the end of their output was sent, each with the time of that.
     leaving: HashMap<u64, i64>,
-    /// When the limits were last checked.
+    /// The time at which the limits were last checked.
     checked_us: i64,
 }
 
 impl Worker {
-    /// Returns how long the worker may sleep while the server is drained; `None` if it is not.
+    /// Returns how long the worker may sleep while the server is drained; `None` if the server is
+    /// not drained.
     pub(super) fn drain_pause(&self) -> Option<Duration> {
         match self.ending {
             Some(Ending::Drain(_)) => return Some(CHECK_PAUSE),
@@ -39,7 +40,7 @@ impl Worker {
         }
         let closes_at_us = self.executor.server().life.drain.closes_at_us()?;
         let us = closes_at_us.saturating_sub(monotonic_us()).max(0).unsigned_abs();
-        // Idle connections are closed every second also during a long grace.
+        // Idle connections are closed every second, even during a long grace period.
         Some(Duration::from_micros(us.next_multiple_of(1000)).min(GRACE_PAUSE_MAX))
     }
 
@@ -83,7 +84,7 @@ impl Worker {
         self.give_last_turns(Connection::has_run);
     }
 
-    /// Closes the connections whose time is over.
+    /// Closes the connections whose time limit has passed.
     fn enforce_limits(&mut self, now_us: i64) {
         let tokens = self.connections.tokens(|_| true);
         let Some(Ending::Drain(draining)) = &mut self.ending else { return };
@@ -146,8 +147,8 @@ impl Worker {
         false
     }
 
-    /// Sends the end of the output to a peer. Its answer, the end of the input, closes the
-    /// connection.
+    /// Sends the end of the output to a peer. The peer responds with the end of its input, which
+    /// closes the connection.
     fn take_leave(&mut self, token: Token, now_us: i64) {
         let Some(Ending::Drain(draining)) = &mut self.ending else { return };
         if let Some(connection) = self.connections.of_mut(token) {
@@ -163,12 +164,12 @@ const CHECK_US: i64 = 200_000;
 
 const GRACE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long a request may take to arrive and to be answered: afterwards the connection is closed in
-/// the middle.
+/// How long a request may take to arrive and to be answered. After that the connection is closed in
+/// the middle of the request.
 const REQUEST_US_MAX: i64 = 4_000_000;
 
 /// How long a new connection may wait before its first request.
 const FIRST_REQUEST_US_MAX: i64 = 1_000_000;
 
-/// How long a connection that has been sent the end of its output waits for the end of the input.
+/// How long a connection to which the end of its output was sent waits for the end of its input.
 const LEAVING_US_MAX: i64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! A worker: one thread, its connections, and the loop that gives each connection its turn.
+//! A worker: one thread, its connections, and the loop that runs the turns of the connections.
 
 mod asking;
 mod closing;
@@ -44,17 +44,17 @@ use timing::{Stopwatch, Stopwatches};
 /// The state of a worker's thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// Its number, counted from 0.
+    /// The number of the worker, counted from 0.
     number: usize,
     executor: Executor,
     inbox: Arc<Inbox>,
     poller: Poller,
     no_ring: Option<NoRing>,
     connections: Connections,
-    /// UDP sockets. They stay open for the worker's lifetime: the ring's queue may name them to the
-    /// end.
+    /// UDP sockets. They stay open for the worker's lifetime, because entries of the ring's queue
+    /// may refer to them until the end.
     datagrams: Arc<[Datagrams]>,
-    /// Those that execute UDP requests which wait for the disk.
+    /// The threads that execute UDP requests which wait for the disk.
     disk_threads: Option<DiskThreads>,
     /// True while this worker waits for datagrams.
     takes_datagrams: bool,
@@ -62,66 +62,66 @@ pub(crate) struct Worker {
     datagrams_ready: Vec<usize>,
     /// Connections in `watch` mode.
     watching: Vec<Token>,
-    /// Connections that can continue without waiting, each once.
+    /// Connections that can continue without waiting, each of them once.
     ready: VecDeque<Token>,
-    /// Turns that have begun: their input is in the scratch.
+    /// Turns that have begun. Their input is in the scratch.
     turns: Vec<PendingTurn>,
-    /// Turns that wait for the disk.
+    /// Turns whose output waits for the disk.
     parked: Vec<PendingTurn>,
     asking: Asking,
-    /// What the operations of turns have not waited for.
+    /// The disk writes that the operations of turns have deferred waiting for.
     deferred: Deferred,
-    /// Connections whose outputs were given to a ring last.
+    /// Connections whose outputs were passed to a ring most recently.
     sending: Vec<Token>,
-    /// Connections that the ring had no buffers for, in the order in which they wait. Connections
-    /// that ask for a buffer later join the end.
+    /// Connections for which the ring had no buffers, in the order in which they wait. Connections
+    /// that need a buffer later are appended.
     starved: VecDeque<Token>,
-    /// Connections that had an event or more to do in this turn of the loop.
+    /// Number of connections that had an event or more to do in this turn of the loop.
     crowd: usize,
     scratch: Scratch,
     clock: Clock,
     stopwatches: Stopwatches,
     unreported: Unreported,
-    /// When the log last named a connection that was closed because of the memory it held.
+    /// When the log last reported a connection that was closed because of the memory it held.
     gave_up: Option<Second>,
     /// When the last search found no connection to close for its memory.
     none_idle: Option<Second>,
-    /// Why connections are closed between requests; `None` while the server serves as usual.
+    /// The reason why connections are closed between requests; `None` during normal service.
     ending: Option<Ending>,
 }
 
-/// Why a worker closes connections between requests.
+/// The reason why a worker closes connections between requests.
 #[derive(Debug)]
 enum Ending {
-    /// A graceful stop. At the deadline output that is unsent is dropped.
+    /// A graceful stop. At the deadline, unsent output is dropped.
     Stop { until: Second },
     /// The server is being drained.
     Drain(Box<Draining>),
 }
 
-/// A turn that has begun, and whose output is not sent yet.
+/// A turn that has begun and whose output is not sent yet.
 #[derive(Debug)]
 struct PendingTurn {
     token: Token,
     input: Input,
     output: Output,
-    /// What the output waits for; `None` without a disk tier.
+    /// The disk writes that the output waits for; `None` without a disk tier.
     awaited: Option<DurabilityTicket>,
     /// True if the next command needs the disk.
     needs_disk: bool,
-    /// What was looked up on the disk for the next commands.
+    /// The results of the disk lookups for the next commands.
     answers: Answers,
     /// Set if the batch is timed.
     stopwatch: Option<Stopwatch>,
 }
 
-/// Memory of output that a ring was given and no connection has reported: the worker learns one
-/// turn of the loop later what the socket does not accept.
+/// Memory of output that was passed to a ring and that no connection has reported. The worker
+/// learns only one turn of the loop later how much of it the socket does not accept.
 #[derive(Debug, Default)]
 struct Unreported {
     this_turn_bytes: u64,
     last_turn_bytes: u64,
-    /// True from when memory is short until well after it is not.
+    /// True from the moment memory becomes short until well after it is sufficient again.
     was_tight: bool,
 }
 
@@ -134,13 +134,13 @@ impl PendingTurn {
 }
 
 impl Worker {
-    /// Creates the worker with this number, counted from 0.
+    /// Creates the worker number `number`, counted from 0.
     ///
     /// # Errors
-    /// No file descriptors are left, or the system lacks what `--io` asks for.
+    /// Fails if no file descriptors are left, or if the system lacks what `--io` requires.
     pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
         let io = match server.options.io {
-            // The system call filter does not see the operations of a ring.
+            // The system call filter cannot inspect the operations of a ring.
             Io::Auto if server.options.drop_privileges => Io::Epoll,
             io => io,
         };
@@ -178,7 +178,7 @@ impl Worker {
         })
     }
 
-    /// Returns why the worker has no ring, if it should have one.
+    /// Returns why the worker has no ring, if it was supposed to have one.
     pub(crate) fn no_ring(&self) -> Option<&NoRing> {
         self.no_ring.as_ref()
     }
@@ -192,11 +192,11 @@ impl Worker {
         matches!(self.poller, Poller::Ring(_))
     }
 
-    /// Lets the worker serve its share of the UDP requests. Each datagram wakes one of the waiting
+    /// Makes the worker serve its share of the UDP requests. Each datagram wakes one of the waiting
     /// workers. `disk_threads` execute requests that wait for the disk.
     ///
     /// # Errors
-    /// The system cannot wait for the sockets.
+    /// Fails if the system cannot wait for the sockets.
     pub(crate) fn share(
         &mut self,
         datagrams: Arc<[Datagrams]>,
@@ -210,15 +210,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Stops serving UDP: a successor process serves it from now on.
+    /// Stops serving UDP, because a successor process serves it from now on.
     fn leave_datagrams(&mut self) {
         if !std::mem::take(&mut self.takes_datagrams) {
             return;
         }
         for (number, socket) in self.datagrams.iter().enumerate() {
             self.poller.stop_watching(socket, datagrams_key(number));
-            // Only this worker has been woken for these datagrams. A ring may report the event only
-            // later.
+            // The datagrams have woken only this worker. A ring may report the event only later.
             self.datagrams_ready.push(number);
         }
     }
@@ -276,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Gives a turn to every connection that had an event, then to those that had more to do.
+    /// Runs a turn for every connection that had an event, then for those that had more to do.
     fn give_turns(&mut self, events: &mut Vec<Event>) {
         let ready_count = self.ready.len();
         let sent_count = events.iter().filter(|event| matches!(event, Event::Sent(..))).count();
@@ -324,7 +323,7 @@ impl Worker {
         }
         self.ask_on();
         if is_woken {
-            // Not earlier: a connection whose turn has begun must not get a second one.
+            // Not earlier, because a connection whose turn has begun must not start a second one.
             self.show_lines(contended);
             self.end_turns(contended);
         }
@@ -367,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Gives a turn to every connection in `watch` mode.
+    /// Runs a turn for every connection in `watch` mode.
     fn show_lines(&mut self, contended: bool) {
         for token in self.watching.clone() {
             if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
@@ -386,7 +385,7 @@ impl Worker {
             // Other work of the same wake is handled after the lines.
             Begun::Earlier => {}
             Begun::Ready(input) => {
-                // With a ring the input has been received already.
+                // With a ring, the input has already been received.
                 let is_new = !was_queued || matches!(input, Input::Scratch(_));
                 if is_new && !connection.is_uring() {
                     connection.note_arrival(self.stopwatches.woken_ns());
@@ -457,8 +456,8 @@ impl Worker {
         }
     }
 
-    /// Returns how much a connection may have waiting now. Assumes that the other workers have as
-    /// much output in progress as this one.
+    /// Returns how much a connection may currently buffer. Assumes that each of the other workers
+    /// has as much output in progress as this one.
     #[inline]
     fn allotment(&mut self) -> Allotment {
         let Unreported { this_turn_bytes, last_turn_bytes, was_tight } = self.unreported;
@@ -547,8 +546,8 @@ impl Worker {
         }
     }
 
-    /// Ensures that the worker is woken for one kind of event. A request and its response do not
-    /// change it and cost no system call here.
+    /// Makes sure that an event of this kind wakes the worker. A request and its response do not
+    /// change the kind, so they cost no system call here.
     fn await_event(&mut self, token: Token, event: EventFlags) {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
@@ -572,8 +571,8 @@ fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Opti
     }
 }
 
-/// The key of the inbox; the keys of UDP sockets are just below it. Tokens never get so high: there
-/// cannot be that many connections.
+/// The key of the inbox. The keys of UDP sockets are just below it. Tokens never reach them,
+/// because there cannot be that many connections.
 const INBOX: u64 = LAST_KEY;
 
 /// Returns the key of a UDP socket.
@@ -581,17 +580,18 @@ fn datagrams_key(number: usize) -> u64 {
     INBOX - 1 - number as u64
 }
 
-/// How many turns are in progress together: all input is received, then executed, then all output
-/// is sent. So the keys of all turns can be prefetched together.
+/// How many turns are in progress together. The worker receives all input, then executes it, then
+/// sends all output, so that it can prefetch the keys of all turns together.
 const TURNS_MAX: usize = 16;
 
-/// Output of all connections that have a turn one after the other: the last one waits for all of
-/// it. When there are many, each renders less in its turn, but at least the minimum.
+/// Maximum output of all connections that take their turns one after the other, because the last
+/// one waits for all of it. If there are many connections, each renders less in its turn, but at
+/// least the minimum.
 const CROWD_BYTES: usize = 2 * 1024 * 1024;
 const CROWD_MIN: usize = CROWD_BYTES / OUTPUT_BYTES_HIGH;
 const CROWDED_BYTES_MIN: usize = 4 * 1024;
 
-/// How many keys of lists all connections of a turn look up together: about 10 ms.
+/// How many keys of lists all connections of a turn look up together. That takes about 10 ms.
 const CROWD_KEYS: usize = 64 * 1024;
 const CROWDED_KEYS_MIN: usize = 100;
 

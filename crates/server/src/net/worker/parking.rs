@@ -1,12 +1,12 @@
-//! Turns whose output waits until the disk has what it says.
+//! Turns whose output waits until the disk contains the changes that it confirms.
 //!
 //! ```text
 //! executed ── depends on what is not durable ──▶ parked ── the log is synced ──▶ sent
 //!                                                   └──── the log has failed ──▶ closed
 //! ```
 //!
-//! A parked connection has begun a turn: it reads on only when that is over. Other connections of
-//! the worker go on. Each sync wakes the workers that have parked turns.
+//! A parked connection stays in its turn, and reads again only when that is over. Other connections
+//! of the worker continue. Each sync wakes the workers that have parked turns.
 
 use std::slice;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use super::{PendingTurn, Worker};
 use crate::net::connection::turn::Input;
 
 impl Worker {
-    /// Has each sync of the disk wake this worker, if turns wait for one.
+    /// Makes each sync of the disk wake this worker, if turns wait for one.
     pub(super) fn watch_syncs(&self) {
         let inbox = Arc::clone(&self.inbox);
         self.executor.cache().on_sync(move || {
-            // Pairs with the fence in `is_pending`: the worker sees the sync, or this thread sees
-            // that it parks.
+            // Pairs with the fence in `durability`: either the worker observes the sync, or this
+            // thread observes that the worker parks.
             fence(SeqCst);
             if inbox.take_parking() {
                 inbox.waker().wake();
@@ -38,7 +38,7 @@ impl Worker {
     #[cold]
     pub(super) fn holds_back(&mut self, turn: &mut PendingTurn) -> bool {
         let Some(awaited) = turn.awaited else { return false };
-        // A turn without output says nothing that a crash could take back.
+        // A turn without output confirms nothing that a crash could undo.
         if turn.output.is_empty() {
             return false;
         }
@@ -60,7 +60,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether it is durable. If it is not, the next sync wakes this worker.
+    /// Returns whether the changes of the ticket are durable. If not, the next sync wakes this
+    /// worker.
     fn durability(&self, awaited: DurabilityTicket) -> TicketState {
         let cache = self.executor.cache();
         match cache.durability(awaited) {
@@ -73,7 +74,7 @@ impl Worker {
         }
     }
 
-    /// Sends the parked turns that wait no longer.
+    /// Sends the parked turns whose wait is over.
     pub(super) fn send_parked(&mut self) {
         for mut turn in std::mem::take(&mut self.parked) {
             if let Some(connection) = self.connections.of_mut(turn.token) {

@@ -195,7 +195,7 @@ fn an_answer_that_was_stuck_is_held_no_more_when_it_is_read() {
     });
 }
 
-/// Two turns at once would reorder output that the socket accepts in parts.
+/// Two turns at the same time would reorder output that the socket accepts in parts.
 #[test]
 fn a_watcher_that_sends_input_has_one_turn_at_a_time() {
     let (server, inbox, mut worker) = idle();
@@ -206,10 +206,10 @@ fn a_watcher_that_sends_input_has_one_turn_at_a_time() {
         worker.wait(&mut events);
         worker.give_turns(&mut events);
     }
-    // More than one receive returns, so that each turn leaves work.
+    // More than one receive returns, so that each turn leaves input for another.
     peer.write_all(&[b'x'; 100_000]).unwrap();
     server.watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
-    // The collector delivers it.
+    // The collector delivers the line.
     let mut woken = [PollFd::new(inbox.waker(), PollFlags::IN)];
     assert_eq!(poll(&mut woken, Some(&Timespec { tv_sec: 20, tv_nsec: 0 })), Ok(1));
     worker.wait(&mut events);
@@ -218,7 +218,7 @@ fn a_watcher_that_sends_input_has_one_turn_at_a_time() {
     assert_eq!(worker.ready.len(), 1);
 }
 
-/// One receive can hold thousands of them.
+/// One receive can contain thousands of them.
 #[test]
 fn a_lone_connection_gives_way_after_each_statistics_command() {
     let (_, inbox, mut worker) = idle();
@@ -293,7 +293,7 @@ fn a_graceful_stop_answers_what_has_arrived() {
     });
 }
 
-/// A ring has buffers for fewer connections at a time.
+/// A ring has buffers for fewer connections than this at a time.
 #[test]
 fn a_graceful_stop_answers_what_has_arrived_of_many() {
     with_each_loop(|io| {
@@ -326,7 +326,7 @@ fn a_graceful_stop_does_not_wait_for_a_client_that_does_not_read() {
     });
 }
 
-/// An operation that is left would keep the socket open and take datagrams meant for the successor.
+/// A remaining operation would keep the socket open and take datagrams meant for the successor.
 #[test]
 fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     let (_, _inbox, mut worker) = idle_with("auto");
@@ -349,7 +349,7 @@ fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     worker.share(Arc::from([Datagrams { socket: socket.into(), address }]), None).unwrap();
     assert_eq!(under_way(&mut worker), Some(2));
     worker.leave_datagrams();
-    // It arrives before the kernel has taken the cancellation.
+    // The datagram arrives before the kernel has taken the cancellation.
     client.send(b"\0\x01\0\0\0\x01\0\0mn\r\n").unwrap();
     while under_way(&mut worker) != Some(1) {}
     let mut answer = [0; 100];

@@ -1,4 +1,4 @@
-//! What a worker times: every turn of its loop, and one batch in 16.
+//! The durations that a worker measures: every turn of its loop, and one batch in 16.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use larder_stats::Timing;
 use crate::clock::monotonic_ns;
 use crate::observe::latency::WorkerLatency;
 
-/// The times of one worker.
+/// The time measurements of one worker.
 #[derive(Debug)]
 pub(super) struct Stopwatches {
     latency: Arc<WorkerLatency>,
-    /// When the last wait returned.
+    /// The time at which the last wait returned.
     woken_ns: u64,
     choice: Choice,
-    /// Batches that the ring hands to the kernel with the next wait.
+    /// Batches whose output the ring passes to the kernel with the next wait.
     unsubmitted: Vec<Stopwatch>,
 }
 
-/// A batch that is timed.
+/// A batch that is being timed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopwatch {
     pub(super) timing: Timing,
-    /// When the wait returned that brought its input.
+    /// The time at which the wait returned that reported its input.
     pub(super) arrived_ns: u64,
 }
 
-/// Chooses one of each [`BATCHES_PER_SAMPLE`] in a row, at random: a fixed one would always be of
-/// the same connection if as many take turns.
+/// Chooses one of every [`BATCHES_PER_SAMPLE`] consecutive batches at random. A fixed choice would
+/// always fall on the same connection if exactly that many connections take turns.
 #[derive(Debug)]
 struct Choice {
     left: usize,
@@ -43,19 +43,19 @@ impl Stopwatches {
         Self { latency, woken_ns: monotonic_ns(), choice, unsubmitted: Vec::new() }
     }
 
-    /// Begins a turn of the loop: a wait has returned.
+    /// Begins a turn of the loop, after a wait has returned.
     #[inline]
     pub(super) fn begin_turn(&mut self) {
         self.woken_ns = monotonic_ns();
     }
 
-    /// Returns when the last wait returned.
+    /// Returns the time at which the last wait returned.
     #[inline]
     pub(super) fn woken_ns(&self) -> u64 {
         self.woken_ns
     }
 
-    /// True if the next batch is to be timed.
+    /// True if the next batch should be timed.
     #[inline]
     pub(super) fn chooses(&mut self) -> bool {
         self.choice.next()
@@ -73,7 +73,7 @@ impl Stopwatches {
         self.unsubmitted.push(stopwatch);
     }
 
-    /// Ends a turn of the loop: the next wait follows.
+    /// Ends a turn of the loop, before the next wait.
     #[inline]
     pub(super) fn end_turn(&mut self) {
         let now_ns = monotonic_ns();
@@ -102,7 +102,7 @@ impl Choice {
     }
 }
 
-/// How many batches there are for each that is timed.
+/// One of this many batches is timed.
 const BATCHES_PER_SAMPLE: usize = 16;
 
 #[cfg(test)]

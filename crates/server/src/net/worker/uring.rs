@@ -19,8 +19,8 @@ impl Worker {
     /// Handles received bytes of a connection.
     pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
         if self.connections.of(token).is_some_and(Connection::has_begun) {
-            // The next part of something large: after the previous part has been executed it need
-            // not be kept.
+            // This is the next part of something large. It need not be kept if the previous part is
+            // executed first.
             self.end_turns(contended);
         }
         let Self { connections, poller, scratch, executor, stopwatches, .. } = self;
@@ -87,13 +87,13 @@ impl Worker {
         } else if reception == Reception::Starved {
             self.starve(token);
         } else if !connection.has_begun() {
-            // Otherwise the end of its turn starts the receive, where it is known to where the next
-            // bytes go.
+            // Otherwise the end of the connection's turn starts the receive. Only then is it known
+            // where the next bytes belong.
             self.receive(token);
         }
     }
 
-    /// Handles the completion of a send, of an output or a part of it.
+    /// Handles the completed send of an output or a part of it.
     pub(super) fn note_sent(
         &mut self,
         token: Token,
@@ -122,15 +122,15 @@ impl Worker {
         }
     }
 
-    /// Counts an output that was not accepted at once as memory that the connection holds.
+    /// Counts an output that was not accepted immediately as memory that the connection holds.
     pub(super) fn note_stuck(&mut self, token: Token) {
         if let Some(connection) = self.connections.of_mut(token) {
             connection.note_stuck(&self.executor);
         }
     }
 
-    /// Replaces large receives of every connection: while memory is short each receives a little at
-    /// a time, as [`Self::receive`] requests.
+    /// Replaces large receives of every connection. While memory is short, each receives a little
+    /// at a time, as [`Self::receive`] requests.
     pub(super) fn receive_less(&mut self) {
         for token in self.connections.tokens(|_| true) {
             let Self { connections, poller, .. } = self;
@@ -142,23 +142,23 @@ impl Worker {
         }
     }
 
-    /// Starts a receive for a connection, if it may have more input, after those that wait for a
-    /// buffer. Otherwise connections that send without pause would take all buffers again and
-    /// again.
+    /// Starts a receive for a connection if it may have more input. Connections that already wait
+    /// for a buffer come first; otherwise connections that send without pause would take all
+    /// buffers again and again.
     pub(super) fn receive(&mut self, token: Token) {
         if self.starved.is_empty() {
             return self.receive_now(token);
         }
         let is_tight = self.executor.server().connections.budget.allotment(0).is_tight;
         let connection = self.connections.of(token);
-        // A connection that cannot receive now does not delay those that can.
+        // A connection that cannot receive now does not delay the others.
         match connection.is_some_and(|connection| connection.can_receive(is_tight)) {
             true => self.starve(token),
             false => self.receive_now(token),
         }
     }
 
-    /// Lets a connection wait for a buffer, unless it already does.
+    /// Makes a connection wait for a buffer, unless it already does.
     fn starve(&mut self, token: Token) {
         if let Some(connection) = self.connections.of_mut(token)
             && connection.starve()

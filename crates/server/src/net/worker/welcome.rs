@@ -1,4 +1,4 @@
-//! Accepting connections that the listener hands over.
+//! Adds the connections that the listener has accepted.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! The census: a walk through the index, or through a part of it, that counts items by size class.
+//! The census: a walk through the index, or a part of it, that counts items by size class.
 //!
-//! The walk is divided into slices, each a fraction of a millisecond of the worker whose client
-//! asks. All clients share it: one walk is in progress at a time, and its result answers every
-//! request of the next second. If one slice covers everything, as in a small cache, each request
-//! gets a new census, until those of a second have cost as much as a census of a large cache.
+//! The walk is divided into slices, each of which takes a fraction of a millisecond of the worker
+//! whose client requests it. All clients share the census: only one walk is in progress at a time,
+//! and its result answers every request of the next second. In a small cache, a single slice covers
+//! everything. Each request then takes a new census, until the censuses of a second have cost as
+//! much as the census of a large cache.
 
 mod stored;
 
@@ -17,27 +18,28 @@ use crate::clock::monotonic_us;
 use crate::observe::classes::{Classes, ItemSize};
 use stored::Stored;
 
-/// The items stored of each class at one time, as memcached would report them.
+/// The stored items of each class at one time, as memcached would report them.
 #[derive(Debug)]
 pub(crate) struct Census {
     /// The classes, by number from 0.
     classes: Vec<Stored>,
-    /// Number of items of each size as memcached counts it, in bytes rounded up to 32.
+    /// Number of items of each size. The size is counted as in memcached, in bytes rounded up to
+    /// 32.
     sizes: BTreeMap<u64, u64>,
-    /// The cache's second when it was taken.
+    /// The cache's second in which the census was taken.
     second: Second,
     taken_us: i64,
     is_small: bool,
 }
 
-/// The last census of a server, and the one in progress.
+/// The last census of a server, and the current walk.
 #[derive(Debug)]
 pub(crate) struct Censuses {
     subject: Subject,
     shared: Mutex<Shared>,
 }
 
-/// What is counted, and how.
+/// The items to count, and how to count them.
 #[derive(Debug)]
 struct Subject {
     cache: Cache,
@@ -52,21 +54,21 @@ struct Subject {
 struct Shared {
     latest: Option<Arc<Census>>,
     walk: Option<Walk>,
-    /// Where the next walk begins: each walk visits another part of the index.
+    /// The group at which the next walk begins, so that each walk visits another part of the index.
     next_group: u64,
-    /// Start of the period in which small censuses are counted, and their number.
+    /// The start of the period in which small censuses are counted, and their number.
     small_since_us: i64,
     small_count: u32,
 }
 
-/// A census in progress.
+/// A walk in progress.
 #[derive(Debug)]
 struct Walk {
     classes: Vec<Stored>,
     sizes: BTreeMap<u64, u64>,
     stepped_us: i64,
     slices: u32,
-    /// The groups of the index at the start of the walk.
+    /// The number of groups in the index at the start of the walk.
     groups: u64,
     next_group: u64,
     groups_seen: u64,
@@ -74,7 +76,7 @@ struct Walk {
 }
 
 impl Censuses {
-    /// Creates the state without a census of the cache.
+    /// Creates the state. No census has been taken yet.
     pub(crate) fn new(options: &Options, cache: Cache, classes: Arc<Classes>) -> Self {
         let subject = Subject {
             cache,
@@ -91,13 +93,13 @@ impl Censuses {
         let mut shared = match self.shared.try_lock() {
             Ok(shared) => shared,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another worker takes a slice.
+            // Another worker is taking a slice.
             Err(TryLockError::WouldBlock) => return None,
         };
         shared.step(&self.subject)
     }
 
-    /// Returns the census as far as it has been taken, at the cost of one slice, for a client that
+    /// Returns the census as far as it has been taken, at the cost of one slice. For clients that
     /// cannot wait.
     pub(crate) fn at_once(&self) -> Arc<Census> {
         let subject = &self.subject;
@@ -121,12 +123,13 @@ impl Census {
         &self.classes[usize::from(class)]
     }
 
-    /// Returns the number of items of each size as memcached counts it, in bytes rounded up to 32.
+    /// Returns the number of items of each size. The size is counted as in memcached, in bytes
+    /// rounded up to 32.
     pub(crate) fn sizes(&self) -> &BTreeMap<u64, u64> {
         &self.sizes
     }
 
-    /// Returns the cache's second when it was taken.
+    /// Returns the cache's second in which the census was taken.
     pub(crate) fn second(&self) -> Second {
         self.second
     }
@@ -142,7 +145,7 @@ impl Shared {
         {
             return self.latest.clone();
         }
-        // A walk that its clients have abandoned is out of date.
+        // If the clients have abandoned a walk, it is out of date.
         let walk = match self.walk.take().filter(|walk| now_us - walk.stepped_us < SECOND_US) {
             Some(walk) => walk,
             None => Walk::begin(subject, self.next_group, now_us),
@@ -184,7 +187,7 @@ impl Walk {
         }
     }
 
-    /// Visits the next groups, as many as fit the cost of a slice.
+    /// Visits as many of the next groups as fit the cost of a slice.
     fn slice(&mut self, subject: &Subject) {
         let mut cost = 0;
         while cost < SLICE_COST_MAX && !self.is_complete() {
@@ -213,19 +216,19 @@ impl Walk {
         }
     }
 
-    /// True if the walk has seen all items, or enough of them.
+    /// True if the walk has visited all items, or enough of them.
     fn is_complete(&self) -> bool {
         self.groups_seen >= self.groups
             || self.items_seen >= ITEMS_MAX
             || self.groups_seen >= GROUPS_MAX
     }
 
-    /// Projects the sample to the whole cache.
+    /// Scales the sample up to the whole cache.
     fn project(&self, subject: &Subject) -> Census {
         let factor = match self.items_seen {
             0 => 1.0,
             _ if self.groups_seen >= self.groups => 1.0,
-            // The number of items is known; the sample gives their distribution.
+            // The number of items is known; the sample shows their distribution.
             seen => subject.cache.len_about() as f64 / seen as f64,
         };
         let projected = |count: u64| (count as f64 * factor).round() as u64;
@@ -243,23 +246,23 @@ impl Walk {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Number of items to visit, approximately …
+/// Approximate number of items to visit …
 const ITEMS_MAX: u64 = 10_000;
 
-/// … in at most this many groups: those of a new cache of 1 GiB.
+/// … in at most this many groups, which is the size of the index of a new cache of 1 GiB.
 const GROUPS_MAX: u64 = 1 << 16;
 
-/// Approximate cost of a slice, in units of visiting an empty group: some 10 ns.
+/// Approximate cost of a slice. The unit is the cost of visiting an empty group, about 10 ns.
 const SLICE_COST_MAX: u64 = 1 << 14;
 
-/// Cost of visiting an item, in empty groups.
+/// Cost of visiting an item, in the same unit.
 const COST_OF_ITEM: u64 = 24;
 
 /// Groups visited between two checks of a slice's cost.
 const GROUPS_PER_LOOK: u64 = 32;
 
-/// How many censuses of one slice may be taken in a second: together they cost as much as one of a
-/// large cache.
+/// How many censuses of one slice may be taken in a second. Together they cost as much as the
+/// census of a large cache.
 const SMALL_MAX: u32 = 16;
 
 /// The step of `stats sizes`.
@@ -293,7 +296,7 @@ mod tests {
             censuses.subject.cache.set(number.to_le_bytes(), "v", None).unwrap();
         }
         let last = censuses.step().unwrap();
-        // Within a second. If the machine has paused for longer, it is a new census.
+        // Only within the same second. If the machine was paused for longer, this is a new census.
         let is_same = |shared: &Shared| shared.small_count == SMALL_MAX;
         if is_same(&censuses.shared.lock().unwrap()) {
             assert_eq!(count(&last), u64::from(SMALL_MAX) - 1);

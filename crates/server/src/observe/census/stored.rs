@@ -1,4 +1,4 @@
-//! The items stored of one size class, by the queue of memcached in which they would be.
+//! The stored items of one size class, divided into the queues that memcached would use.
 
 use larder::Sampled;
 use larder_item::{Deadline, Second};
@@ -11,7 +11,7 @@ pub(crate) struct Stored {
     cold: Queue,
     temporary: Queue,
     bytes: u64,
-    /// Chunks of the class in use, by its items and by parts of larger ones.
+    /// Chunks of the class in use, both for its items and for parts of larger items.
     chunks: u64,
 }
 
@@ -19,12 +19,12 @@ pub(crate) struct Stored {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queue {
     number: u64,
-    /// The second of the last use of the least recently used item.
+    /// The second in which the least recently used item was last used.
     oldest: Option<Second>,
 }
 
 impl Stored {
-    /// Counts an item; `bytes` is its size as memcached counts it.
+    /// Counts an item. `bytes` is its size as memcached counts it.
     pub(super) fn add(&mut self, item: &Sampled, bytes: u64, temporary_secs: Option<Second>) {
         self.bytes += bytes;
         let queue = self.queue_of(item, temporary_secs);
@@ -33,7 +33,7 @@ impl Stored {
         queue.oldest = Some(queue.oldest.map_or(seen, |oldest| oldest.min(seen)));
     }
 
-    /// Counts a chunk of the class, used by its item or by a part of a larger one.
+    /// Counts a chunk of the class that contains an item or a part of a larger item.
     pub(super) fn add_chunk(&mut self) {
         self.chunks += 1;
     }
@@ -52,7 +52,7 @@ impl Stored {
         }
     }
 
-    /// Returns the items that are new.
+    /// Returns the new items.
     pub(crate) fn hot(&self) -> Queue {
         self.hot
     }
@@ -62,7 +62,7 @@ impl Stored {
         self.warm
     }
 
-    /// Returns the items in none of the other queues.
+    /// Returns the items that are in none of the other queues.
     pub(crate) fn cold(&self) -> Queue {
         self.cold
     }
@@ -91,12 +91,12 @@ impl Stored {
         self.queues().iter().map(|queue| queue.number).sum()
     }
 
-    /// Returns how long ago the least recently used item was used, in seconds.
+    /// Returns the seconds since the least recently used item was used.
     pub(crate) fn age(&self, now: Second) -> u64 {
         self.queues().iter().map(|queue| queue.age(now)).max().unwrap_or(0)
     }
 
-    /// Projects all counts from the sample to the whole cache.
+    /// Scales all counts up from the sample to the whole cache.
     pub(super) fn project(&mut self, projected: impl Fn(u64) -> u64) {
         let Self { hot, warm, cold, temporary, bytes, chunks } = self;
         let queues = [hot, warm, cold, temporary].map(|queue| &mut queue.number);
@@ -112,7 +112,7 @@ impl Queue {
         self.number
     }
 
-    /// As [`Stored::age`].
+    /// Same as [`Stored::age`].
     pub(crate) fn age(self, now: Second) -> u64 {
         self.oldest.map_or(0, |oldest| u64::from(now.saturating_sub(oldest)))
     }

@@ -1,10 +1,11 @@
-//! Hot keys: which keys most commands and most bytes are for.
+//! Hot keys: the keys with the most commands and the keys with the most bytes.
 //!
-//! Workers sample their commands ([`sampler`]) and pass the samples through rings to one thread,
-//! which keeps counts of the heaviest keys ([`sketch`], [`collector`]) and publishes the list. The
-//! thread decides how many commands stand for one sample, so that there are about as many samples
-//! under any load: the cost is bounded, and the estimate as good at 400,000 requests a second as at
-//! four million. Nothing is sampled until the list is asked for, or there is an admin listener.
+//! Workers sample their commands ([`sampler`]) and pass the samples through rings to one thread. It
+//! keeps counts of the heaviest keys ([`sketch`], [`collector`]) and publishes the list. The thread
+//! decides how many commands one sample stands for, so that the number of samples is about the same
+//! under any load. So the cost is bounded, and the estimate is as good at 400,000 requests per
+//! second as at four million. Nothing is sampled until a client requests the list, unless there is
+//! an admin listener.
 
 mod collector;
 mod sampler;
@@ -30,8 +31,8 @@ use crate::stop::Stop;
 #[derive(Default)]
 pub(crate) struct HotKeys {
     mean: Arc<Mean>,
-    /// The ends of the samplers' rings. Only the thread that evaluates them holds the lock for
-    /// longer than it takes to add one.
+    /// The collector's ends of the samplers' rings. Only the thread that evaluates them holds the
+    /// lock for longer than it takes to add a ring.
     rings: Mutex<Vec<Consumer<u8>>>,
     /// The list, which is replaced as a whole.
     list: Mutex<Arc<HotList>>,
@@ -51,13 +52,13 @@ impl HotKeys {
         sampler
     }
 
-    /// Returns the hottest keys at present. The first call begins the sampling.
+    /// Returns the current hottest keys. The first call starts the sampling.
     pub(crate) fn list(&self) -> Arc<HotList> {
         self.enable();
         Arc::clone(&lock(&self.list))
     }
 
-    /// Begins the sampling, unless it has begun.
+    /// Starts the sampling, unless it has already started.
     pub(crate) fn enable(&self) {
         if self.mean.load(Relaxed) == 0
             && self.mean.compare_exchange(0, MEAN_FIRST, Relaxed, Relaxed).is_ok()
@@ -70,7 +71,7 @@ impl HotKeys {
     /// Starts the thread that evaluates the samples. It ends with the process.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Fails if the system cannot start another thread.
     pub(crate) fn start(self: &Arc<Self>, stop: &Arc<Stop>) -> io::Result<()> {
         let (hot_keys, stop) = (Arc::clone(self), Arc::clone(stop));
         let started = thread::Builder::new().name("hot keys".to_owned()).spawn(move || {
@@ -115,10 +116,11 @@ impl HotKeys {
     }
 }
 
-/// Returns how many commands shall stand for one sample, if there are `rate` samples a second with
-/// the present mean.
+/// Returns how many commands a sample should stand for, if the current mean leads to `rate` samples
+/// per second.
 fn adapted(mean: u32, rate: f64) -> u32 {
-    // At once up, slowly down: a server that was idle for a moment must not sample everything.
+    // The mean grows immediately but shrinks slowly: a server that was idle for a moment must not
+    // sample everything.
     let factor = (rate / SAMPLES_PER_SEC).max(0.5);
     ((f64::from(mean) * factor) as u32).clamp(MEAN_MIN, MEAN_MAX)
 }
@@ -137,18 +139,19 @@ impl std::fmt::Debug for HotKeys {
     }
 }
 
-/// The intended number of samples of all workers together: docs/decisions/0027-hot-keys.md.
+/// The intended number of samples per second of all workers together:
+/// docs/decisions/0027-hot-keys.md.
 const SAMPLES_PER_SEC: f64 = 12_500.0;
 
-/// A look that finds this many times the intended samples adapts their number at once.
+/// If a check finds this many times the intended number of samples, it adapts the mean immediately.
 const SUDDEN: f64 = 2.0;
 
-/// How many commands stand for one sample: at first, at least and at most.
+/// How many commands a sample stands for: initially, at least and at most.
 const MEAN_FIRST: u32 = 128;
 const MEAN_MIN: u32 = 8;
 const MEAN_MAX: u32 = 1 << 16;
 
-/// The pause between two looks at the rings.
+/// The pause between two checks of the rings.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const PUBLISHED_EVERY_US: i64 = 1_000_000;

@@ -1,4 +1,5 @@
-//! A worker's side of the hot keys: it takes one command in some, at random, and passes its key on.
+//! The worker's side of the hot keys: chooses a few commands at random, and passes their keys to
+//! the collector.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -8,22 +9,22 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use fastrand::Rng;
 use rtrb::{Consumer, Producer};
 
-/// How many commands stand for one sample at present; 0 while nothing is sampled. The collector
-/// sets it, and all samplers read it.
+/// How many commands a sample currently stands for; 0 while nothing is sampled. The collector sets
+/// it, and all samplers read it.
 pub(super) type Mean = AtomicU32;
 
-/// Samples the commands of one thread. Commands that are not sampled cost a countdown.
+/// Samples the commands of one thread. The cost of a command that is not sampled is one countdown.
 pub(crate) struct Sampler {
     /// Commands to skip before the next sample.
     skipped: Cell<u32>,
     rest: RefCell<Rest>,
 }
 
-/// What only a sampled command needs.
+/// The state that only a sampled command needs.
 struct Rest {
     mean: Arc<Mean>,
-    /// The mean by which the sampler skips now, and the logarithm of the probability that a command
-    /// is skipped.
+    /// The mean that the sampler currently uses, and the logarithm of the probability that a
+    /// command is skipped.
     skipping: (u32, f64),
     random: Rng,
     ring: Producer<u8>,
@@ -39,14 +40,14 @@ pub(super) struct Sample<'a> {
     pub(super) weight: u32,
 }
 
-/// What happened to a sampled command.
+/// The outcome for a sampled command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sampled {
-    /// The collector will see it.
+    /// The collector will receive the sample.
     Passed,
-    /// It is dropped: the ring is full.
+    /// The sample was dropped because the ring is full.
     Lost,
-    /// Nothing is sampled at present.
+    /// Sampling is currently off.
     Off,
 }
 
@@ -59,7 +60,7 @@ impl Sampler {
         (Self { skipped: Cell::new(0), rest }, consumer)
     }
 
-    /// Counts a command. Returns true if it is to be passed to [`Self::pass`].
+    /// Counts a command. Returns true if it must be passed to [`Self::pass`].
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let left = self.skipped.get();
@@ -67,8 +68,8 @@ impl Sampler {
         left == 0
     }
 
-    /// Passes a command on that is due, and chooses the next one. A command without a key is
-    /// passed as `None`: it takes part in the choice, so that each command has the same chance.
+    /// Passes a sampled command to the collector, and chooses the next one. A command without a key
+    /// is passed as `None`: it takes part in the choice, so that every command has the same chance.
     #[cold]
     pub(crate) fn pass(&self, key: Option<&[u8]>, bytes: usize) -> Option<Sampled> {
         let rest = &mut *self.rest.borrow_mut();
@@ -82,7 +83,7 @@ impl Sampler {
             return Some(Sampled::Off);
         }
         self.skipped.set(rest.skip());
-        // The first command of all was not chosen at random.
+        // The very first command was not chosen at random.
         if weight == 0 {
             return Some(Sampled::Off);
         }
@@ -93,9 +94,9 @@ impl Sampler {
 }
 
 impl Rest {
-    /// Draws from the geometric distribution: how many commands to skip.
+    /// Draws the number of commands to skip from the geometric distribution.
     fn skip(&mut self) -> u32 {
-        // Above 0, since the logarithm of 0 is infinite.
+        // Above 0, because the logarithm of 0 is infinite.
         let drawn = 1.0 - self.random.f64();
         (drawn.ln() / self.skipping.1) as u32
     }
@@ -135,10 +136,11 @@ fn fill<'a>(mut to: &mut [u8], parts: &[&'a [u8]; 2]) -> [&'a [u8]; 2] {
     })
 }
 
-/// Takes all samples out of a ring. `bytes` is a buffer for them.
+/// Takes all samples out of a ring. `bytes` is a scratch buffer.
 pub(super) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>, mut show: impl FnMut(Sample<'_>)) {
     bytes.clear();
-    // A sampler makes the bytes of a sample visible together, so there are only whole samples.
+    // A sampler publishes all bytes of a sample together, so the ring contains only complete
+    // samples.
     let Ok(chunk) = ring.read_chunk(ring.slots()) else { return };
     let (first, second) = chunk.as_slices();
     bytes.extend_from_slice(first);
@@ -151,7 +153,7 @@ pub(super) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>, mut show: impl 
     }
 }
 
-/// Splits the first sample off.
+/// Splits off the first sample.
 fn split(bytes: &[u8]) -> Option<(Sample<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let (key, rest) = rest.split_at_checked(usize::from(head[0]))?;
@@ -160,14 +162,15 @@ fn split(bytes: &[u8]) -> Option<(Sample<'_>, &[u8])> {
     Some((Sample { key, bytes, weight: u32::from_le_bytes([w0, w1, w2, w3]) }, rest))
 }
 
-/// The length of the key, the bytes of the command, and the weight.
+/// The bytes of a sample without the key: the key's length, the bytes of the command, and the
+/// weight.
 const HEAD_BYTES: usize = 9;
 
-/// A ring holds the samples of 100 ms at the intended rate and, with keys of 30 bytes, of ten times
-/// that.
+/// Capacity for the samples of 100 ms at the intended rate and, with keys of 30 bytes, at ten times
+/// that rate.
 const RING_BYTES: usize = 512 * 1024;
 
-/// While nothing is sampled, a sampler looks this often whether that has changed.
+/// While nothing is sampled, a sampler checks after this many commands whether that has changed.
 const SKIPPED_WHILE_OFF: u32 = 255;
 
 #[cfg(test)]

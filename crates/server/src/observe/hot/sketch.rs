@@ -1,12 +1,12 @@
-//! The heaviest keys of a stream in bounded memory, by commands and by bytes.
+//! Finds the heaviest keys of a stream in bounded memory, by commands and by bytes.
 //!
-//! A key is counted from its first sample on. When there are too many keys, those that are light in
-//! both orders are dropped, and the heaviest weight among them is remembered: a key that comes
-//! (back) later begins with it, which is the error of its count. So counts are never too low, and
-//! too high by the error at most; the error is at most the weight of all samples over the number of
-//! keys that a purge leaves in an order. Sources: Misra, Gries, "Finding repeated elements" (1982);
-//! Anderson and others, "A high-performance algorithm for identifying frequent items in data
-//! streams" (2017).
+//! A key is counted from its first sample on. When there are too many keys, the sketch drops those
+//! that are light in both orders, and remembers the heaviest weight among them. A key that appears
+//! (again) later starts with that weight, which is the error of its count. So counts are never too
+//! low, and they are too high by at most the error. The error is at most the weight of all samples
+//! divided by the number of keys that a purge leaves in an order. Sources: Misra, Gries, "Finding
+//! repeated elements" (1982); Anderson and others, "A high-performance algorithm for identifying
+//! frequent items in data streams" (2017).
 
 use std::collections::HashMap;
 
@@ -17,16 +17,17 @@ use smallvec::SmallVec;
 pub(super) struct Sketch {
     /// How many keys a purge leaves in each order.
     left_max: usize,
-    /// The keys are foreign: the hash of the map resists those that are made to collide.
+    /// The counts by key. Clients choose the keys, so the hash must resist keys that are made to
+    /// collide.
     counts: HashMap<Key, Count>,
-    /// What a key without a count may weigh at most.
+    /// The maximum weight of a key that has no count.
     missed: [f64; Order::ALL.len()],
 }
 
-/// A key. Most are short, and need no memory of their own.
+/// A key. Most keys are short and need no separate allocation.
 type Key = SmallVec<[u8; 32]>;
 
-/// What keys are ordered by.
+/// The quantities by which keys are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Order {
@@ -34,7 +35,7 @@ pub(super) enum Order {
     Bytes,
 }
 
-/// What a sketch knows of a key. Older samples count less: see [`Sketch::halve`].
+/// The counts of one key. Older samples count less: see [`Sketch::halve`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count([Tally; Order::ALL.len()]);
 
@@ -42,9 +43,9 @@ pub(super) struct Count([Tally; Order::ALL.len()]);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     pub(super) weight: f64,
-    /// The part of `weight` that may not be the key's.
+    /// The part of `weight` that may belong to other keys.
     pub(super) error: f64,
-    /// The sum of the squares of the samples, from which their random error follows.
+    /// The sum of the squares of the samples, from which the random error is computed.
     pub(super) squares: f64,
 }
 
@@ -69,10 +70,11 @@ impl Sketch {
         self.counts.insert(Key::from_slice(key), count);
     }
 
-    /// Drops the keys that are light in both orders: a third of them at least.
+    /// Drops the keys that are light in both orders, which are at least a third of them.
     fn purge(&mut self) {
         let mut weights = Vec::with_capacity(self.counts.len());
-        // The heaviest weights that are dropped. No present one is below the previous of these.
+        // The heaviest dropped weights. They never decrease, because a new count starts with the
+        // previous ones.
         self.missed = Order::ALL.map(|order| {
             weights.clear();
             weights.extend(self.counts.values().map(|count| count.of(order).weight));
@@ -84,7 +86,7 @@ impl Sketch {
         self.counts.retain(|_, count| Order::ALL.iter().any(|order| is_heavy(count, *order)));
     }
 
-    /// Halves all counts, so that keys that are no longer asked for disappear.
+    /// Halves all counts, so that keys that are no longer requested disappear.
     pub(super) fn halve(&mut self) {
         for tally in self.counts.values_mut().flat_map(|count| &mut count.0) {
             tally.weight /= 2.0;
@@ -127,19 +129,19 @@ impl Count {
 }
 
 impl Tally {
-    /// The tally of a key that may have had this weight.
+    /// Creates the tally of a key that may already have had this weight.
     fn new(missed: f64) -> Self {
         Self { weight: missed, error: missed, squares: 0.0 }
     }
 
-    /// What is certainly the key's.
+    /// Returns the part of the weight that certainly belongs to the key.
     pub(super) fn own(&self) -> f64 {
         self.weight - self.error
     }
 }
 
-/// How many keys have counts, for each that a purge leaves in an order: the more, the more samples
-/// share the work of a purge.
+/// How many keys are counted for each key that a purge leaves in an order. With a larger factor,
+/// more samples share the work of a purge.
 const COUNTS_PER_LEFT: usize = 3;
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 //! maintainer ── ring ──┘             └─ log of a watcher ── …
 //! ```
 //!
-//! A thread writes a line for a watched event into its own ring (`-o worker_logbuf_size`), and
-//! drops the line if the ring is full: it never waits, not even while it evicts. The collector, a
-//! thread that runs while there are watchers, takes the lines out of the rings, sorts them by
-//! number, and copies each to the logs of the watchers of its topic (`-o watcher_logbuf_size`).
-//! Then it wakes the workers of their connections, which send the lines. Lines that do not fit a
-//! log are counted, and the count is shown in their place.
+//! A thread writes the line of a watched event into its own ring (`-o worker_logbuf_size`). If the
+//! ring is full, it drops the line: it never waits, not even while it evicts. The collector is a
+//! thread that runs while there are watchers. It takes the lines out of the rings, sorts them by
+//! number, and copies each line to the logs of the watchers of its topic (`-o
+//! watcher_logbuf_size`). Then it wakes the workers of these connections, which send the lines.
+//! Lines that do not fit into a log are counted, and the log shows their number instead.
 
 mod rings;
 
@@ -35,9 +35,9 @@ use rings::{Batch, Rings};
 /// All watchers of a server.
 #[derive(Debug)]
 pub(crate) struct Watchers {
-    /// The topics of all watchers: checked before a line is written.
+    /// The topics of all watchers together. Checked before a line is written.
     topics: AtomicU16,
-    /// Its interest follows the topics.
+    /// The log whose interest follows the topics.
     log: Arc<Log>,
     rings: Rings,
     logs: Mutex<Logs>,
@@ -61,9 +61,10 @@ struct Logs {
 struct WatcherLog {
     id: u64,
     topics: Topics,
-    /// The first line to show: earlier lines were written before the watcher came.
+    /// The number of the first line to show. Earlier lines were written before the watcher
+    /// connected.
     first_number: u64,
-    /// Wakes the worker of its connection.
+    /// Wakes the worker of the watcher's connection.
     waker: Arc<Waker>,
     queue: Mutex<Queue>,
 }
@@ -71,13 +72,13 @@ struct WatcherLog {
 #[derive(Debug, Default)]
 struct Queue {
     bytes: VecDeque<u8>,
-    /// Lines dropped since the last line that had room.
+    /// Lines dropped since the last line that fit.
     skipped: u64,
-    /// True if its worker has been woken since it last read everything.
+    /// True if the worker has been woken since it last read everything.
     is_woken: bool,
 }
 
-/// A connection's subscription: it watches as long as this exists.
+/// A connection's subscription. Dropping it ends the subscription.
 #[derive(Debug)]
 pub(crate) struct Watch {
     watchers: Arc<Watchers>,
@@ -87,7 +88,7 @@ pub(crate) struct Watch {
 impl Watchers {
     /// Creates the state without watchers. Each log holds at most `log_bytes_max` bytes, and each
     /// ring at most `ring_bytes_max`. There is one ring for each of `threads` threads; further
-    /// threads share them.
+    /// threads share these rings.
     pub(crate) fn new(
         log: Arc<Log>,
         counters: Arc<Counters>,
@@ -111,7 +112,7 @@ impl Watchers {
         }
     }
 
-    /// True if a watcher wants one of these topics.
+    /// True if a watcher has subscribed to one of these topics.
     #[inline]
     pub(crate) fn want(&self, topics: Topics) -> bool {
         Topics::of_bits(self.topics.load(Relaxed)).meet(topics)
@@ -129,8 +130,8 @@ impl Watchers {
         }
     }
 
-    /// Copies the lines of all rings to the logs of their watchers. Returns how many lines there
-    /// were, or `None` without watchers: then the collector ends.
+    /// Copies the lines of all rings to the logs of their watchers. Returns the number of lines.
+    /// Returns `None` without watchers, which ends the collector.
     fn collect(&self) -> Option<usize> {
         let mut logs = self.logs();
         let logs = &mut *logs;
@@ -151,8 +152,8 @@ impl Watchers {
         logs.is_collecting.then_some(taken.lines)
     }
 
-    /// Updates the log's interest to the current watchers. Called with their lock, so that the last
-    /// change wins.
+    /// Updates the log's interest to the current watchers. The caller holds their lock, so that the
+    /// last change wins.
     fn update_interest(&self, logs: &Logs) {
         let topics = logs.topics();
         self.topics.store(topics.bits(), Relaxed);
@@ -164,7 +165,8 @@ impl Watchers {
     }
 }
 
-/// The collector's loop: polls often while there are lines, and is woken when a ring is half full.
+/// Runs the collector's loop: polls often while there are lines, and is woken when a ring is half
+/// full.
 fn collect(watchers: &Watchers) {
     let mut pause = PAUSE_MIN;
     while let Some(lines) = watchers.collect() {
@@ -185,7 +187,7 @@ impl WatcherLog {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the lines of its topics. Returns how many fit, and how many did not.
+    /// Adds the lines of the watcher's topics. Returns how many fit, and how many did not.
     fn add(&self, batch: &Batch, bytes_max: usize) -> (u64, u64) {
         let mut queue = self.queue();
         let (mut sent, mut skipped) = (0, 0);
@@ -207,7 +209,7 @@ impl WatcherLog {
 }
 
 impl Queue {
-    /// Adds a line, if there is room for it and for the count of lines dropped before.
+    /// Adds a line, if it fits together with the count of lines dropped before it.
     fn push(&mut self, line: &[u8], bytes_max: usize) -> bool {
         let mut skipped = Vec::new();
         if self.skipped > 0 {
@@ -224,10 +226,10 @@ impl Queue {
 }
 
 impl Watch {
-    /// Begins to watch: `waker` is woken when there are lines to read.
+    /// Begins to watch. The collector wakes `waker` when there are lines to read.
     ///
     /// # Errors
-    /// There are too many watchers, or the collector's thread cannot be started.
+    /// Fails if there are too many watchers, or if the collector's thread cannot be started.
     pub(crate) fn begin(
         watchers: &Arc<Watchers>,
         topics: Topics,
@@ -320,10 +322,10 @@ pub(crate) fn ttl_secs(deadline: Deadline, now: Second) -> Option<u32> {
     (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
 }
 
-/// memcached's limit.
+/// The maximum number of watchers, as in memcached.
 const WATCHERS_MAX: usize = 20;
 
-/// Memory of a log that is kept once all of it has been read.
+/// Memory of a log that is kept after all of it was read.
 const LOG_BYTES_KEPT: usize = 4 * 1024;
 
 /// The collector's pause while there are lines, …

@@ -1,5 +1,5 @@
-//! The rings that threads write their lines into: each thread has its own, so that none waits for
-//! another.
+//! The rings into which threads write their lines. Each thread has its own ring, so that no thread
+//! waits for another.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use larder_protocol::Topics;
 pub(super) struct Rings {
     rings: Box<[Mutex<Ring>]>,
     ring_bytes_max: usize,
-    /// The number of the last line, over all rings.
+    /// The number of the last line, counted over all rings.
     number: AtomicU64,
 }
 
-/// The uncollected lines of a thread. The thread holds the lock while it writes one line; the
+/// The uncollected lines of a thread. The thread holds the lock while it writes one line. The
 /// collector holds it while it exchanges the buffer.
 #[derive(Debug, Default)]
 struct Ring {
@@ -76,12 +76,12 @@ impl Rings {
         Self { rings, ring_bytes_max, number: AtomicU64::new(0) }
     }
 
-    /// Writes a line into the ring of the calling thread: `write` gets the buffer and the line's
-    /// number. If the ring is full, the line is dropped and counted.
+    /// Writes a line into the ring of the calling thread. `write` receives the buffer and the
+    /// line's number. If the ring is full, the line is dropped and counted.
     pub(super) fn write(&self, topics: Topics, write: impl FnOnce(&mut Vec<u8>, u64)) {
         let mut ring = lock(&self.rings[thread_number() % self.rings.len()]);
         let ring = &mut *ring;
-        // Under the lock, so that the numbers of a ring ascend.
+        // Under the lock, so that the numbers within a ring ascend.
         let number = self.number.fetch_add(1, Relaxed) + 1;
         let start = ring.bytes.len();
         if held_bytes(start, ring.entries.len()) + LINE_BYTES > self.ring_bytes_max {
@@ -134,7 +134,8 @@ impl Rings {
         }
     }
 
-    /// Returns the number that the next line will have, or one before it.
+    /// Returns the number of the next line, or a lower one if other threads write lines at the same
+    /// time.
     pub(super) fn next_number(&self) -> u64 {
         self.number.load(Relaxed) + 1
     }
@@ -150,10 +151,10 @@ impl Batch {
     }
 }
 
-/// A line is written only if the ring has this much room, as in memcached.
+/// A line is written only if the ring has this much space, as in memcached.
 const LINE_BYTES: usize = 512;
 
-/// Returns the memory that lines take in a ring.
+/// Returns the memory that lines occupy in a ring.
 fn held_bytes(bytes: usize, lines: usize) -> usize {
     bytes + lines * size_of::<Entry>()
 }
@@ -162,7 +163,7 @@ fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of the calling thread among those that have written lines.
+/// Returns the number of the calling thread among the threads that have written lines.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,5 +1,5 @@
-//! Requests to a cache that is still opening, without I/O: a few are answered, the others are
-//! refused once they have waited long enough.
+//! Requests to a cache that is still opening, without I/O. A few are answered; the others are
+//! refused after they have waited long enough.
 
 use larder_options::Protocol;
 use larder_protocol::{
@@ -9,7 +9,7 @@ use larder_protocol::{
 
 use crate::session::payload::payload_bytes;
 
-/// What a server that opens its cache says of itself.
+/// The state that a server reports while it opens its cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Status {
     pub(super) percent: u8,
@@ -18,26 +18,26 @@ pub(super) struct Status {
     pub(super) connections: usize,
 }
 
-/// What follows from the bytes at hand.
+/// The caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// This number of bytes is done with. The caller calls again with the rest.
+    /// This number of bytes has been processed. The caller calls again with the rest.
     Consumed(usize),
     /// The bytes are incomplete.
     NeedMore,
     /// The next request waits for the cache.
     Wait,
-    /// This number of bytes is done with, and the connection ends once its output is sent.
+    /// This number of bytes has been processed, and the connection ends once its output is sent.
     Close(usize),
 }
 
-/// The state of one peer's conversation.
+/// The state of the conversation with one peer.
 #[derive(Debug)]
 pub(super) struct Exchange {
     parser: Parser,
-    /// Bytes of a refused value that have not arrived yet.
+    /// The number of bytes of a refused value that have not arrived yet.
     passing_bytes: u64,
-    /// The response to be sent behind them.
+    /// The response to send after these bytes.
     owed: Option<(Response, Kept)>,
 }
 
@@ -51,12 +51,12 @@ impl Exchange {
         Self { parser, passing_bytes: 0, owed: None }
     }
 
-    /// True if the next byte begins a request, so that a worker can go on with the connection.
+    /// True if the next byte begins a request, so that a worker can continue the connection.
     pub(super) fn is_between_requests(&self) -> bool {
         self.passing_bytes == 0 && self.owed.is_none() && self.parser.is_between_commands()
     }
 
-    /// Looks at the bytes that have arrived. `refuses` says that the request has waited long
+    /// Processes the bytes that have arrived. `refuses` is true if the request has waited long
     /// enough.
     pub(super) fn step(
         &mut self,
@@ -78,7 +78,7 @@ impl Exchange {
                 self.parser = parser;
                 Step::Consumed(consumed)
             }
-            // A worker knows the answer that the options ask for.
+            // Only a worker can produce the response that the options select.
             Parsed::Bad(_) if !refuses && self.parser.is_between_commands() => Step::Wait,
             Parsed::Bad(bad) => {
                 self.parser = parser;
@@ -100,7 +100,7 @@ impl Exchange {
                     self.parser = parser;
                     return Step::Consumed(consumed);
                 }
-                // Keys of a list follow the one that was refused.
+                // The remaining keys of a list follow the refused one.
                 if !refuses && self.parser.is_between_commands() {
                     return Step::Wait;
                 }
@@ -117,8 +117,8 @@ impl Exchange {
         }
     }
 
-    /// Drops the rest of a refused value, then sends what is owed: before that the peer does not
-    /// read.
+    /// Skips the rest of a refused value, then sends the owed response, because the peer does not
+    /// read earlier.
     fn pass(&mut self, input: &[u8], out: &mut Vec<u8>) -> Step {
         let bytes = input.len().min(usize::try_from(self.passing_bytes).unwrap_or(usize::MAX));
         self.passing_bytes -= bytes as u64;
@@ -138,7 +138,7 @@ impl Exchange {
     }
 }
 
-/// Answers a request that needs no cache. False if it needs one. Without `shows_progress`,
+/// Answers a request that needs no cache. Returns false if it needs one. Without `shows_progress`,
 /// statistics wait for the cache, which has all of their rows.
 fn answer(
     command: &Command<'_>,
@@ -165,7 +165,7 @@ fn answer(
     true
 }
 
-/// A client notices nothing of an opening that takes no longer than this.
+/// Clients do not notice an opening that takes no longer than this.
 const SHORT_SECS: u64 = 1;
 
 #[cfg(test)]
@@ -174,8 +174,8 @@ mod tests {
 
     const STATUS: Status = Status { percent: 43, uptime_secs: 2, unix_secs: 9, connections: 1 };
 
-    /// Feeds the input in pieces of this length, refusing what waits. Returns the output, and
-    /// whether the connection ends.
+    /// Feeds the input in pieces of this length, and refuses requests that wait. Returns the
+    /// output, and whether the connection ends.
     fn run(input: &[u8], piece: usize) -> (Vec<u8>, bool) {
         let (mut exchange, mut out) = (Exchange::new(Protocol::Auto), Vec::new());
         let (mut begin, mut end) = (0, 0);

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::exchange::{Exchange, Status, Step};
 use crate::net::inbox::{Accepted, Transport};
 
-/// A connection that no worker has yet.
+/// A connection that does not belong to a worker yet.
 #[derive(Debug)]
 pub(super) struct Guest {
     socket: OwnedFd,
@@ -19,21 +19,21 @@ pub(super) struct Guest {
     exchange: Exchange,
     out: Vec<u8>,
     closes: bool,
-    /// Until when the next request waits for the cache.
+    /// The time until which the next request waits for the cache.
     waits_until: Option<Instant>,
     awaits: Awaits,
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// Input.
+    /// More input.
     Input,
-    /// That its peer reads.
+    /// The peer must read.
     Output,
-    /// The cache, or this moment.
+    /// The cache must be open, or this time must pass.
     Until(Instant),
-    /// Nothing: it has ended.
+    /// Nothing, because the connection has ended.
     Nothing,
 }
 
@@ -48,18 +48,19 @@ impl Guest {
         self.awaits
     }
 
-    /// True if a worker can go on with the connection: it is not in the middle of an answer.
+    /// True if a worker can continue the connection, because it is not in the middle of a response.
     pub(super) fn is_between_requests(&self) -> bool {
         !self.closes && self.out.is_empty() && self.exchange.is_between_requests()
     }
 
-    /// The connection for a worker.
+    /// Returns the connection in the form that a worker accepts.
     pub(super) fn hand_over(self) -> Accepted {
         let Self { socket, transport, protocol, .. } = self;
         Accepted { socket, transport, client_certificates: None, protocol }
     }
 
-    /// Answers what has arrived. A request that needs the cache waits for `patience` at most.
+    /// Answers the requests that have arrived. A request that needs the cache waits for at most
+    /// `patience`.
     pub(super) fn serve(&mut self, patience: Duration, status: &Status) {
         self.awaits = match self.turn(patience, status) {
             Ok(awaits) => awaits,
@@ -70,7 +71,7 @@ impl Guest {
 
     fn turn(&mut self, patience: Duration, status: &Status) -> Result<Awaits, Errno> {
         let mut bytes = [0; PEEKED_BYTES];
-        // Others have their turn after a few requests.
+        // Other connections take their turn after a few requests.
         for _ in 0..STEPS_MAX {
             if !self.send()? {
                 return Ok(Awaits::Output);
@@ -96,7 +97,8 @@ impl Guest {
                     self.closes = true;
                 }
                 Step::NeedMore if peeked == 0 => return Ok(Awaits::Input),
-                // The socket stays readable: a part of a line is looked at again a little later.
+                // The socket stays readable, so the connection checks an incomplete line again a
+                // little later.
                 Step::NeedMore => return Ok(Awaits::Until(now + PART_PAUSE)),
                 Step::Wait => {
                     let until = *self.waits_until.get_or_insert(now + patience);
@@ -107,7 +109,7 @@ impl Guest {
         Ok(Awaits::Until(Instant::now()))
     }
 
-    /// Takes bytes that were looked at.
+    /// Removes bytes from the socket that were only peeked at.
     fn take(&self, mut count: usize) -> Result<(), Errno> {
         let mut bytes = [0; PEEKED_BYTES];
         while count > 0 {
@@ -117,7 +119,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Sends output. False if the peer does not read.
+    /// Sends output. Returns false if the peer does not read.
     fn send(&mut self) -> Result<bool, Errno> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         while !self.out.is_empty() {
@@ -137,13 +139,13 @@ impl AsFd for Guest {
     }
 }
 
-/// Bytes that are looked at once. A longer line waits for the cache.
+/// Maximum number of bytes to peek at. A longer line waits for the cache.
 const PEEKED_BYTES: usize = 16 * 1024;
 
 const PEEK: RecvFlags = RecvFlags::PEEK.union(RecvFlags::DONTWAIT);
 
-/// When a part of a line is looked at again.
+/// How long to wait before an incomplete line is checked again.
 const PART_PAUSE: Duration = Duration::from_millis(20);
 
-/// Requests that a connection has answered in one turn.
+/// Maximum number of requests that a connection may make in one turn.
 const STEPS_MAX: usize = 64;

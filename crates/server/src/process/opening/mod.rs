@@ -1,4 +1,4 @@
-//! The time in which the cache opens: a store may read its log for minutes.
+//! Serves clients while the cache opens. A store may read its log for minutes.
 //!
 //! ```text
 //! cache opens within 100 ms ─▶ the workers serve, and nothing of this is seen
@@ -6,8 +6,8 @@
 //!              other requests wait, then fail ─▶ the workers get the connections
 //! ```
 //!
-//! A connection is handed over with its unread bytes still in the kernel: what a request needs is
-//! looked at there first, and is taken only once the request is answered.
+//! A connection is passed on while its unread bytes are still in the kernel: this module only peeks
+//! at a request first, and removes it from the socket once it has the response.
 
 mod exchange;
 mod guest;

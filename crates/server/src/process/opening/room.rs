@@ -21,10 +21,10 @@ use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
 use crate::waker::Waker;
 
-/// Takes the connections once the cache is open.
+/// Receives the connections once the cache is open.
 pub(super) type Guests = Box<dyn Fn(Accepted) + Send>;
 
-/// A cache that opens.
+/// A cache that is being opened.
 #[derive(Debug)]
 pub(crate) struct Opening {
     shared: Arc<Shared>,
@@ -43,14 +43,14 @@ impl fmt::Debug for Shared {
 }
 
 impl Opening {
-    /// Serves connections from the moment that the cache has opened for too long to keep clients
-    /// waiting. Tells the service manager then that the sockets answer.
+    /// Serves connections once the opening has taken so long that clients should not wait any
+    /// longer. Also tells the service manager then that the sockets respond.
     ///
-    /// Sockets with TLS, and all of them if clients have to log in, are left alone: their clients
-    /// wait in the kernel.
+    /// Does not accept from sockets with TLS, or from any socket if clients must log in. Those
+    /// clients wait in the kernel.
     ///
     /// # Errors
-    /// No descriptors or threads are left.
+    /// Fails if no descriptors or threads are left.
     pub(crate) fn begin(
         options: &Options,
         sockets: &[Socket],
@@ -75,7 +75,7 @@ impl Opening {
         Ok(Self { shared })
     }
 
-    /// Hands the connections over: the cache is open.
+    /// Passes the connections on, because the cache is open.
     pub(crate) fn end(self, taker: Guests) {
         *self.shared.taker.lock().unwrap_or_else(PoisonError::into_inner) = Some(taker);
         self.shared.waker.wake();
@@ -108,7 +108,7 @@ struct Room {
     doors: Vec<Door>,
     guests: Vec<Guest>,
     guests_max: usize,
-    /// How long a request waits for the cache.
+    /// How long a request may wait for the cache.
     patience: Duration,
     progress: Progress,
     supervisor: Supervisor,
@@ -118,7 +118,7 @@ struct Room {
 impl Room {
     fn run(mut self) {
         let mut waited = [PollFd::new(&self.shared.waker, PollFlags::IN)];
-        // A wait that is interrupted begins to serve a little early.
+        // If the wait is interrupted, the thread only begins to serve a little early.
         let _ = poll(&mut waited, Some(&timespec(SILENT_MAX)));
         let mut notified = None;
         let taker = loop {
@@ -135,7 +135,8 @@ impl Room {
         if notified.is_some() {
             self.supervisor.notify_serving();
         }
-        // The workers accept from now on. What is in the middle of an answer is handed over later.
+        // The workers accept from now on. A connection in the middle of a response is passed on
+        // later.
         let until = Instant::now() + LATE_MAX;
         loop {
             let (free, busy): (Vec<_>, Vec<_>) =
@@ -153,7 +154,7 @@ impl Room {
         self.shared.taker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to do, and does it.
+    /// Waits for events, and handles them.
     fn turn(&mut self, accepts: bool) {
         let accepts = accepts && self.guests.len() < self.guests_max;
         let (doors, guests) = self.wait(accepts);
@@ -171,8 +172,8 @@ impl Room {
         self.guests.retain(|guest| guest.awaits() != Awaits::Nothing);
     }
 
-    /// Waits at most a second. Returns the numbers of the sockets with waiting connections, and of
-    /// the connections that have something to do.
+    /// Waits for at most a second. Returns the numbers of the sockets with waiting connections, and
+    /// of the connections that have work to do.
     fn wait(&self, accepts: bool) -> (Vec<usize>, Vec<usize>) {
         let doors = if accepts { &self.doors[..] } else { &[] };
         let (now, mut timeout) = (Instant::now(), TURN_MAX);
@@ -199,7 +200,7 @@ impl Room {
         }
         match poll(&mut waited, Some(&timespec(timeout))) {
             Ok(_) | Err(Errno::INTR) => {}
-            // No memory is left: a pause does no harm.
+            // The wait fails if no memory is left. A pause does no harm then.
             Err(_) => thread::sleep(TURN_MAX),
         }
         let is_ready = |waited: &&PollFd<'_>| !waited.revents().is_empty();
@@ -226,11 +227,11 @@ fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// How long clients wait for a cache that opens quickly, without an answer.
+/// How long clients wait without a response for a cache that opens quickly.
 const SILENT_MAX: Duration = Duration::from_millis(100);
 
-/// How long a wait lasts at most.
+/// Maximum duration of a wait.
 const TURN_MAX: Duration = Duration::from_secs(1);
 
-/// How long a connection may take to the end of a refused value once the cache is open.
+/// How long a connection may take to send the rest of a refused value once the cache is open.
 const LATE_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Clients of real sockets while no cache is open.
+//! Clients of real sockets while the cache is not open.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::server::progress::Progress;
 
 const REFUSED: &str = "SERVER_ERROR recovering (43 %)\r\n";
 
-/// A cache that opens, the address of its clients, and how long their requests wait.
+/// A cache that is being opened, the address for its clients, and how long their requests wait.
 struct Scene {
     opening: Opening,
     address: SocketAddr,
@@ -51,7 +51,7 @@ impl Scene {
         stream
     }
 
-    /// Opens the cache. Returns the connections that a worker gets.
+    /// Opens the cache. Returns the connections that a worker receives.
     fn end(self) -> Receiver<Accepted> {
         let (sender, accepted) = channel();
         self.opening.end(Box::new(move |guest| sender.send(guest).unwrap()));
@@ -59,7 +59,7 @@ impl Scene {
     }
 }
 
-/// The next connection of a worker.
+/// Returns the next connection of a worker.
 fn next(accepted: &Receiver<Accepted>) -> TcpStream {
     let Accepted { socket, .. } = accepted.recv_timeout(Duration::from_secs(10)).unwrap();
     let stream = TcpStream::from(socket);
@@ -71,7 +71,7 @@ fn send(stream: &mut TcpStream, words: &str) {
     stream.write_all(words.as_bytes()).unwrap();
 }
 
-/// Reads as many bytes as the words have.
+/// Reads exactly as many bytes as `words` has, and compares them.
 fn expect(stream: &mut TcpStream, words: &str) {
     let mut bytes = vec![0; words.len()];
     stream.read_exact(&mut bytes).unwrap();
@@ -113,12 +113,12 @@ fn a_worker_gets_the_bytes_that_were_not_answered() {
     assert_eq!(found, expected);
 }
 
-/// Reads what the next connection of a worker has, up to its last line.
+/// Reads the input of a worker's next connection, up to its last line.
 fn read_some(accepted: &Receiver<Accepted>) -> String {
     let mut stream = next(accepted);
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut words = Vec::new();
-    // It ends by the timeout.
+    // The read ends with the timeout.
     let _ = stream.read_to_end(&mut words);
     String::from_utf8(words).unwrap()
 }

@@ -1,5 +1,5 @@
-//! Socket activation: sockets that systemd has opened, as descriptors from 3 on that environment
-//! variables describe.
+//! Socket activation: sockets that systemd has opened and passes as descriptors from 3 on.
+//! Environment variables describe them.
 
 use std::env;
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) fn is_meant() -> bool {
 /// Takes the sockets, possibly none. Called once, at the start.
 ///
 /// # Errors
-/// The variables are malformed, or a descriptor does not exist.
+/// Fails if the variables are malformed, or if a descriptor does not exist.
 pub(crate) fn take() -> Result<Vec<InheritedSocket>, Failure> {
     if !is_meant() {
         return Ok(Vec::new());
@@ -56,8 +56,8 @@ pub(crate) fn take() -> Result<Vec<InheritedSocket>, Failure> {
     inherited.collect()
 }
 
-/// Turns a descriptor number into an owned descriptor: the process sends it to itself, which
-/// creates a new one, and closes the first.
+/// Converts a descriptor number into an owned descriptor. The process sends the descriptor to
+/// itself, which creates a new one, and closes the first.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     if !is_inherited(number) {
         return Err(io::Error::other("the descriptor does not exist"));
@@ -72,7 +72,7 @@ fn own(number: RawFd) -> io::Result<OwnedFd> {
     descriptors.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// True if the descriptor was inherited. Descriptors that the process opens itself are all marked
+/// True if the descriptor was inherited. All descriptors that the process opens itself are marked
 /// close-on-exec, and inherited ones cannot be.
 fn is_inherited(number: RawFd) -> bool {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();

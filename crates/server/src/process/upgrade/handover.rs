@@ -1,14 +1,15 @@
 //! Handover: a server passes its listening sockets to its successor.
 //!
-//! The new process finds the channel as its standard input, where the messages of the old one wait
-//! already. They carry descriptors, so the processes need not agree on descriptor numbers. The new
-//! process answers with one word when it serves.
+//! The new process finds the channel as its standard input. The messages of the old process already
+//! wait in it. They carry descriptors, so the processes need not agree on descriptor numbers. When
+//! the new process serves, it responds with a single message.
 //!
-//! One process at a time uses the directory of `--tier-path`. A new process that has one asks the
-//! old one to release it first, with another word, and waits for the answer.
+//! Only one process at a time can use the directory of `--tier-path`. A new process with this
+//! option first sends another message that asks the old process to release the directory, and waits
+//! for the response.
 //!
-//! The cache's memory and the sockets of the admin listener follow the message that ends the
-//! sockets, where a version that does not know them stops reading.
+//! The cache's memory and the sockets of the admin listener come after the message that ends the
+//! sockets. A version that does not know these messages stops reading at that point.
 
 use std::env;
 use std::fs::File;
@@ -44,25 +45,25 @@ pub(crate) struct Handover {
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
 
-/// The new process's answer.
+/// The new process's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// None so far.
+    /// No response so far.
     None,
-    /// It serves.
+    /// The new process serves.
     Ready,
-    /// It can serve once this process has released its directory.
+    /// The new process can serve once this process has released its directory.
     AsksRelease,
-    /// It will not answer.
+    /// The new process will not respond any more.
     Gone,
 }
 
 impl Channel {
     /// Creates a channel that contains these sockets, the cache's memory if it can be handed over,
-    /// and the sockets of the admin listener. Returns both ends; the second is for the new process.
+    /// and the sockets of the admin listener. Returns both ends. The second is for the new process.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub(crate) fn open(
         sockets: &[BorrowedFd<'_>],
         memory: Option<&InheritedMemory>,
@@ -78,7 +79,8 @@ impl Channel {
             let words = [MEMORY, readers.as_bytes()].concat();
             send_message(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
         }
-        // Behind the memory, which a version that does not know this message reads before it.
+        // After the memory, because a version that does not know this message reads the memory
+        // before it.
         for sockets in admin.chunks(MESSAGE_SOCKETS_MAX) {
             send_message(&ours, ADMIN, sockets)?;
         }
@@ -100,7 +102,7 @@ impl Channel {
 impl Channel {
     /// Tells the new process that the directory is released.
     pub(crate) fn notify_released(&self) {
-        // Fails if the new process has ended, which its parent notices.
+        // Fails if the new process has ended. The parent notices that separately.
         let _ = send(&self.0, RELEASED, SendFlags::NOSIGNAL);
     }
 }
@@ -117,7 +119,7 @@ fn send_message(channel: &OwnedFd, words: &[u8], sockets: &[BorrowedFd<'_>]) -> 
     if !sockets.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(sockets));
     }
-    // The reader has not started yet: the message fits now or never.
+    // The reader has not started yet, so waiting would not help if the message does not fit.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg(channel, &[IoSlice::new(words)], &mut control, flags)?;
     Ok(())
@@ -132,11 +134,11 @@ pub(crate) struct Predecessor {
 }
 
 impl Predecessor {
-    /// Finds the server that has started this process as its successor, and takes what it hands
-    /// over; `None` if there is no such server. Standard input is empty afterwards.
+    /// Finds the server that has started this process as its successor, and receives its state;
+    /// `None` if there is no such server. Standard input is empty afterwards.
     ///
     /// # Errors
-    /// The channel or its messages are not as expected.
+    /// Fails if the channel or its messages are not as expected.
     pub(crate) fn find() -> Result<Option<(Self, Handover)>, Failure> {
         if !is_successor() {
             return Ok(None);
@@ -154,20 +156,20 @@ impl Predecessor {
         Ok(Some((Self { channel, pid: getppid() }, handover)))
     }
 
-    /// Asks the predecessor for its directory, and waits until it has released it. From then on the
-    /// predecessor accepts no connections.
+    /// Asks the predecessor to release its directory, and waits until it has done so. From then on
+    /// the predecessor accepts no connections.
     ///
     /// # Errors
-    /// The predecessor releases none.
+    /// Fails if the predecessor does not release a directory.
     pub(crate) fn ask_release(&self) -> io::Result<()> {
         send(&self.channel, RELEASE, SendFlags::NOSIGNAL)?;
         let mut word = [0; WORD_BYTES_MAX];
         loop {
             return match recv(&self.channel, &mut word, RecvFlags::empty()) {
                 Ok((bytes, _)) if word[..bytes] == *RELEASED => Ok(()),
-                // It has ended, and so released the directory, too.
+                // The predecessor has ended, which also releases the directory.
                 Ok((0, _)) | Err(Errno::CONNRESET) => Ok(()),
-                Ok(_) => Err(io::Error::other("the process before answers in other words")),
+                Ok(_) => Err(io::Error::other("the predecessor sent an unexpected response")),
                 Err(Errno::INTR) => continue,
                 Err(error) => Err(error.into()),
             };
@@ -177,7 +179,7 @@ impl Predecessor {
     /// Notifies the predecessor that this process serves. From then on the predecessor accepts no
     /// connections.
     pub(crate) fn notify_ready(self) {
-        // Fails if the predecessor has ended; then this process is needed all the more.
+        // Fails if the predecessor has ended. Then this process is needed all the more.
         let _ = send(&self.channel, READY, SendFlags::NOSIGNAL);
     }
 }
@@ -221,13 +223,18 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> 
         let mut words = [0; 64];
         let (bytes, descriptors) = receive_message(channel, &mut words)?;
         inherited.extend(descriptors.into_iter().map(|descriptor| {
-            let name = "a socket of the server before".to_owned();
+            let name = "a socket of the predecessor".to_owned();
             InheritedSocket { descriptor, name }
         }));
         match &words[..bytes] {
             MORE => {}
             LAST => return Ok(inherited),
-            _ => return Err(io::Error::other("it says what this version does not understand")),
+            _ => {
+                return Err(io::Error::other(
+                    "it sent a message that this version does not \
+                                              understand",
+                ));
+            }
         }
     }
 }
@@ -235,7 +242,7 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> 
 /// Receives the next message with its descriptors. Returns the length of its text.
 ///
 /// # Errors
-/// No message is available, or the system's.
+/// Fails if no message is available, or with the error of the system call.
 pub(crate) fn receive_message(
     channel: BorrowedFd<'_>,
     words: &mut [u8],
@@ -255,8 +262,8 @@ pub(crate) fn receive_message(
 /// The variable that marks a successor process.
 pub(crate) const MARK: &str = "LARDERD_SUCCEEDS";
 
-/// The text of a message with sockets, and of the last one. The number increases when the meaning
-/// changes.
+/// The text of a message with sockets, and of the last such message. The number increases when the
+/// meaning changes.
 const MORE: &[u8] = b"larderd 1 sockets";
 const LAST: &[u8] = b"larderd 1 all";
 
@@ -265,18 +272,18 @@ const MEMORY: &[u8] = b"larderd 1 memory ";
 /// The text of a message with sockets of the admin listener.
 const ADMIN: &[u8] = b"larderd 1 admin";
 
-/// Group names from files have at most 32 bytes; longer ones are cut, and then do not match.
+/// Group names from files have at most 32 bytes. Longer names are truncated, and then do not match.
 const MEMORY_WORDS_MAX: usize = 512;
 
-/// The new process's answers.
+/// The new process's responses.
 const READY: &[u8] = b"ready";
 const RELEASE: &[u8] = b"release";
-/// The old process's answer to [`RELEASE`].
+/// The old process's response to [`RELEASE`].
 const RELEASED: &[u8] = b"released";
-/// An answer is not longer.
+/// Maximum length of a response.
 const WORD_BYTES_MAX: usize = 16;
 
-/// Sockets per message. The system allows 253.
+/// Number of sockets per message. The system allows 253.
 const MESSAGE_SOCKETS_MAX: usize = 64;
 
 #[cfg(test)]
@@ -320,11 +327,14 @@ mod tests {
         channel.notify_released();
         successor.join().unwrap().unwrap();
         assert_eq!(channel.answer(), Answer::Ready);
-        // The end of the old process releases the directory, too.
+        // The request cannot be sent if the old process has already ended.
         let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
         receive(theirs.as_fd()).unwrap();
         drop(channel);
-        assert!(Predecessor { channel: theirs, pid: None }.ask_release().is_err(), "none is asked");
+        assert!(
+            Predecessor { channel: theirs, pid: None }.ask_release().is_err(),
+            "no process receives the request"
+        );
     }
 
     #[test]
@@ -346,7 +356,7 @@ mod tests {
         let builder = larder::Cache::builder().memory_bytes(1 << 20);
         let other = builder.open_inherited(received.inheritance).unwrap();
         assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
-        // Additions of a newer version are ignored.
+        // Messages that a newer version has added are ignored.
         let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
         send_message(&channel.0, b"larderd 1 more", &[]).unwrap();
         assert!(receive(theirs.as_fd()).unwrap().memory.is_none());

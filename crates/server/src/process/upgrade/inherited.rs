@@ -1,4 +1,4 @@
-//! Inherited sockets: opened by systemd, or by the server that this process replaces.
+//! Inherited sockets, opened either by systemd or by the server that this process replaces.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,20 +20,20 @@ pub(crate) struct InheritedSocket {
     pub(crate) name: String,
 }
 
-/// An address of the options, until a socket has taken it.
+/// An address from the options that is not assigned to a socket yet.
 struct Wanted {
     address: SocketAddr,
     at: ListenAt,
 }
 
 /// Sorts inherited sockets by their types, and configures them. Protocol and TLS are those of the
-/// options' entry for the address or, without one, those for any address. With TLS, a socket that
-/// no `-l` names is an error if there is a `-l`: the TLS requirements for its clients would be
-/// unknown.
+/// options' entry for the socket's address or, without one, those for any address. With TLS, if
+/// there is a `-l`, a socket that no `-l` names is an error, because the TLS requirements for its
+/// clients would be unknown.
 ///
 /// # Errors
-/// A socket is nothing that larderd can listen on, or no `-l` names it although TLS is enabled, or
-/// a name of `-l` cannot be looked up.
+/// Fails if larderd cannot listen on a socket, if no `-l` names it although TLS is enabled, or if a
+/// name of `-l` cannot be resolved.
 pub(crate) fn listen_on(
     inherited: Vec<InheritedSocket>,
     options: &Options,
@@ -101,7 +101,7 @@ fn listening(
             None => {
                 if options.tls.is_some() && !options.listen.is_empty() {
                     return Err(io::Error::other(format!(
-                        "with TLS, -l has to name every inherited TCP socket, and it does not name \
+                        "with TLS, -l must name every inherited TCP socket, and it does not name \
                          {address}: add mtls:{address}, btls:{address} or notls:{address} to it, \
                          or remove the socket (with systemd, from the socket unit)"
                     )));
@@ -121,8 +121,8 @@ fn listening(
     Ok(Socket { descriptor, transport, address, client_certificates, protocol })
 }
 
-/// Takes the options' entry for an address. An entry with any port belongs to one socket, so those
-/// are assigned in order.
+/// Takes the options' entry for an address. An entry with any port applies to one socket, so such
+/// entries are assigned in order.
 fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt> {
     let covers = |of: &Wanted| {
         let (ip, port) = (of.address.ip(), of.address.port());
@@ -137,8 +137,8 @@ fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt
 }
 
 const A_CONNECTION: &str = "it does not listen; with systemd, a socket unit needs Accept=no";
-const NO_UNIX_DATAGRAMS: &str = "a unix socket has to be a stream (with systemd, ListenStream=)";
-const NOT_LISTENED_ON: &str = "it is none of TCP, UDP and a unix stream";
+const NO_UNIX_DATAGRAMS: &str = "a unix socket must be a stream (with systemd, ListenStream=)";
+const NOT_LISTENED_ON: &str = "it is not a TCP, UDP or unix stream socket";
 
 #[cfg(test)]
 mod tests {
@@ -195,8 +195,8 @@ mod tests {
             socket2::Socket::pair(socket2::Domain::UNIX, Type::SEQPACKET, None).unwrap();
         for (given, words) in [
             (inherited(connected), "Accept=no"),
-            (inherited(datagram), "has to be a stream"),
-            (inherited(sequence), "has to be a stream"),
+            (inherited(datagram), "must be a stream"),
+            (inherited(sequence), "must be a stream"),
             (inherited(file), "non-socket"),
         ] {
             let failure = listen_on(vec![given], &options(&[])).unwrap_err().to_string();
@@ -252,7 +252,7 @@ mod tests {
         let failure = listen_on(given, &mutual).unwrap_err().to_string();
         assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
         assert!(failure.contains(&format!("add mtls:{unnamed},")), "{failure}");
-        // If the options name no address, or all, their entry applies to this one.
+        // If the options name no address, or all addresses, their entry applies to this one.
         for (listen, demanded) in [
             ("", Some(ClientCertificates::None)),
             (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),

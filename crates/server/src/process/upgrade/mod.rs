@@ -1,12 +1,14 @@
-//! Zero-downtime upgrade: at SIGUSR2 the server starts the binary that now is at its path and hands
-//! over its sockets. Once the new process serves, the old one keeps only its existing connections.
+//! Zero-downtime upgrade. On SIGUSR2 the server starts the binary that is now at its path, and
+//! hands over its sockets. Once the new process serves, the old one only keeps its existing
+//! connections.
 //!
-//! Until then nothing changes: a new process that fails, or takes too long, only leaves a line in
+//! Until then nothing changes. A new process that fails, or takes too long, only leaves a line in
 //! the log.
 //!
-//! Two processes cannot use the directory of `--tier-path`. There the new process asks for it as
-//! its last step before it serves. The old one then closes its connections between requests,
-//! stops, and releases the directory; the sockets stay open, and the new process answers at them.
+//! Two processes cannot use the directory of `--tier-path` together, so the new process asks for it
+//! as its last step before it serves. The old process then closes its connections between requests,
+//! stops, and releases the directory. The sockets stay open, and the new process accepts
+//! connections on them.
 
 pub(crate) mod activation;
 pub(crate) mod handover;
@@ -45,28 +47,30 @@ pub(crate) struct Upgrade {
 
 #[derive(Debug)]
 enum Stage {
-    /// None is in progress.
+    /// No upgrade is in progress.
     None,
     /// The new process is starting.
     Starting(Successor),
-    /// The new process waits for the directory of this one, since then.
+    /// The new process waits for the directory of this one. The stopwatch was started when it began
+    /// to wait.
     Releasing(Successor, Stopwatch),
-    /// The new process serves, since then.
+    /// The new process serves. The stopwatch was started when it began to serve.
     Done(Stopwatch),
 }
 
-/// What an upgrade asks of the main thread.
+/// The next action of the main thread during an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing.
     None,
-    /// To accept and answer nothing more: the successor serves.
+    /// Stop accepting connections and responding on the admin listener, because the successor
+    /// serves.
     Retire,
-    /// To accept no more connections of the cache: the successor waits for its directory.
+    /// Stop accepting connections of the cache, because the successor waits for its directory.
     LeaveDirectory,
 }
 
-/// The new process; killed if this is dropped before it serves.
+/// The new process, which is killed if this is dropped before it serves.
 #[derive(Debug)]
 struct Successor {
     process: Child,
@@ -76,13 +80,13 @@ struct Successor {
 }
 
 impl Upgrade {
-    /// Creates the state without an upgrade. The `datagrams` will be handed over with the sockets
-    /// of the listener.
+    /// Creates the state without an upgrade. The `datagrams` will be handed over together with the
+    /// sockets of the listener.
     pub(crate) fn new(program: Program, datagrams: Arc<[Datagrams]>) -> Self {
         Self { program, datagrams, stage: Stage::None }
     }
 
-    /// Begins an upgrade, unless one is in progress or there is an obstacle. Logs the result.
+    /// Begins an upgrade, unless one is in progress or impossible. Logs the result.
     pub(crate) fn begin(
         &mut self,
         server: &Server,
@@ -92,7 +96,7 @@ impl Upgrade {
     ) {
         let refused = match &self.stage {
             Stage::None => None,
-            Stage::Starting(_) => Some("one is in progress"),
+            Stage::Starting(_) => Some("an upgrade is in progress"),
             Stage::Releasing(..) | Stage::Done(_) => Some("another process has already taken over"),
         };
         if let Some(why) = refused {
@@ -140,22 +144,24 @@ impl Upgrade {
             let path = self.program.path().unwrap_or("".as_ref()).display();
             io::Error::other(format!("cannot start {path}: {error}"))
         })?;
-        // Dropping the command closes the last end of the channel that is not the new process's.
+        // Dropping the command closes the last end of the channel that does not belong to the new
+        // process.
         Ok(Successor { process, channel, since: Stopwatch::start(), serves: false })
     }
 
-    /// Gives the directory to the new process, once this one uses it no longer. The service manager
-    /// has a new main process then.
+    /// Releases the directory to the new process, once this process no longer uses it. The new
+    /// process then becomes the main process for the service manager.
     pub(crate) fn release(&mut self, supervisor: &Supervisor) {
         if let Stage::Releasing(successor, _) = &mut self.stage {
-            // From here on its failure is not this process's to mend.
+            // From here on this process cannot take over again if the new one fails.
             successor.serves = true;
             supervisor.notify_successor(successor.process.id());
             successor.channel.notify_released();
         }
     }
 
-    /// Ends a new process that waits for the directory: the service is to end. False if none waits.
+    /// Ends a new process that waits for the directory, because the whole service must end. Returns
+    /// false if none waits.
     pub(crate) fn give_up(&mut self) -> bool {
         let waits = matches!(self.stage, Stage::Releasing(..));
         if waits {
@@ -164,7 +170,8 @@ impl Upgrade {
         waits
     }
 
-    /// Readable when the new process has answered; `None` if no answer is expected.
+    /// Returns the channel, which is readable when the new process has responded; `None` if no
+    /// response is expected.
     pub(crate) fn channel(&self) -> Option<&Channel> {
         match &self.stage {
             Stage::Starting(successor) => Some(&successor.channel),
@@ -172,7 +179,7 @@ impl Upgrade {
         }
     }
 
-    /// Checks the new process. If it fails, logs the reason.
+    /// Checks the state of the new process. If it has failed, logs the reason.
     pub(crate) fn turn(&mut self, server: &Server, supervisor: &Supervisor) -> Turn {
         let Stage::Starting(successor) = &mut self.stage else {
             return Turn::None;
@@ -218,8 +225,8 @@ impl Upgrade {
         matches!(self.stage, Stage::Done(_) | Stage::Releasing(..))
     }
 
-    /// True if the connections that are left are to be closed: a successor serves, and their time
-    /// has passed.
+    /// True if the remaining connections must be closed, because a successor serves and their time
+    /// limit has passed.
     pub(crate) fn closes_connections(&self, server: &Server) -> bool {
         match &self.stage {
             Stage::Releasing(..) => true,
@@ -227,7 +234,8 @@ impl Upgrade {
         }
     }
 
-    /// True if this process has nothing left to do: its connections are gone, or do not end.
+    /// True if this process has nothing left to do: its connections have ended, or will not end in
+    /// time.
     pub(crate) fn is_drained(&self, server: &Server) -> bool {
         let is_empty = server.connection_count() == 0;
         if let Stage::Releasing(_, since) = &self.stage {
@@ -236,15 +244,15 @@ impl Upgrade {
         self.has_served_for(if is_empty { 0 } else { drain_us(server) + CLOSING_US_MAX })
     }
 
-    /// True if a successor has served for this time.
+    /// True if a successor has served for at least this long.
     fn has_served_for(&self, us: u64) -> bool {
         matches!(&self.stage, Stage::Done(since) if since.elapsed_us() >= us)
     }
 }
 
 impl Successor {
-    /// Returns why the new process has gone. It has closed the channel and so can do no more, even
-    /// if it still exists.
+    /// Returns why the new process has failed. It has closed the channel and so cannot continue,
+    /// even if it still exists.
     fn end(&mut self) -> String {
         for _ in 0..END_LOOKS {
             match self.process.try_wait() {
@@ -260,7 +268,7 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if !self.serves {
-            // If it has ended already, there is nothing to kill.
+            // If it has already ended, there is nothing to kill.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
@@ -276,19 +284,21 @@ fn drain_us(server: &Server) -> u64 {
 fn obstacle(server: &Server) -> Option<&'static str> {
     let is_store = |tier: TierStatus| tier.mode == TierMode::Store;
     if server.cache.has_tier_failed() && server.cache.tier().is_some_and(is_store) {
-        return Some("the disk has failed, and only this process has what the disk lacks");
+        return Some(
+            "the disk has failed, and only this process has the changes that are not on it",
+        );
     }
     if server.options.drop_privileges {
         return Some("with -o drop_privileges the process cannot start a program");
     }
-    (process::id() == 1).then_some("this is process 1, and its end would end all others")
+    (process::id() == 1).then_some("this is process 1, and all other processes end with it")
 }
 
 /// Returns the cache's memory if it can be handed over, and a description of what happens to the
 /// cache.
 ///
 /// # Errors
-/// The memory cannot be opened again.
+/// Fails if the memory cannot be opened again.
 fn fate_of_cache(server: &Server) -> Result<(Option<InheritedMemory>, &'static str), SharedError> {
     if server.options.disk_tier.is_some() {
         return Ok((None, "it takes over the directory of --tier-path once it is ready"));
@@ -297,16 +307,16 @@ fn fate_of_cache(server: &Server) -> Result<(Option<InheritedMemory>, &'static s
         return Ok((None, "it uses the cache in the file of -e"));
     }
     let Some(inheritance) = server.cache.inheritance() else {
-        return Ok((None, "its cache begins empty, since this process cannot share its own"));
+        return Ok((None, "its cache begins empty, because this process cannot share its own"));
     };
     let readers = server.options.local_readers.to_string();
     let memory = InheritedMemory { inheritance: inheritance?, readers };
     Ok((Some(memory), "it inherits the cache of this process"))
 }
 
-/// Returns how long the new process may take until it serves, in microseconds. With `-k`, `-L` or
-/// memory that others map it first commits all of its memory, which takes a quarter of a second per
-/// GiB on an idle machine.
+/// Returns how long the new process may take until it serves, in microseconds. With `-k`, with
+/// `-L`, or with memory that other processes map, it commits all of its memory first, which takes a
+/// quarter of a second per GiB on an idle machine.
 fn start_us_max(memory_bytes: u64) -> u64 {
     START_US_MIN + (memory_bytes >> 30) * START_GIB_US
 }
@@ -318,7 +328,7 @@ const START_GIB_US: u64 = 2_000_000;
 /// close their side.
 const CLOSING_US_MAX: u64 = 8_000_000;
 
-/// A process closes its descriptors a moment before its end is visible.
+/// A process closes its descriptors a moment before its end is visible to its parent.
 const END_LOOKS: u32 = 20;
 const END_PAUSE: Duration = Duration::from_millis(5);
 

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The path of a binary, the arguments, the directory.
+/// The path of the binary, the arguments and the directory.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: io::Result<PathBuf>,
@@ -19,8 +19,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Records how this process was started. Called first, since the directory and the file at the
-    /// path may change later.
+    /// Records how this process was started. Must be called first, because the directory and the
+    /// file at the path may change later.
     pub(crate) fn remember() -> Self {
         let words: Vec<_> = env::args_os().collect();
         let folder = env::current_dir().ok();
@@ -31,16 +31,16 @@ impl Program {
     /// Returns the path of the binary.
     ///
     /// # Errors
-    /// The system cannot determine it.
+    /// Fails if the system cannot determine the path.
     pub(crate) fn path(&self) -> io::Result<&Path> {
         self.path.as_deref().map_err(|error| error.kind().into())
     }
 
-    /// Returns the command that starts the file now at the path as this process was started, with
-    /// the current environment.
+    /// Returns the command that starts the file that is now at the path, in the way in which this
+    /// process was started, with the current environment.
     ///
     /// # Errors
-    /// Those of [`Self::path`].
+    /// Same as [`Self::path`].
     pub(crate) fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(self.path()?);
         if let [name, words @ ..] = &self.words[..] {
@@ -53,15 +53,16 @@ impl Program {
     }
 }
 
-/// Returns the path by which the binary was called, which may be a link that will later lead to
-/// another binary; otherwise the path that the system reports.
+/// Returns the path by which the binary was called. It may be a link that will later lead to
+/// another binary. If the binary was not called by a path, returns the path that the system
+/// reports.
 fn path_of(name: Option<&OsString>, folder: Option<&Path>) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let called = name.and_then(|name| called(name, folder, &running));
     called.map_or_else(|| fs::read_link(RUNNING).map(without_mark), Ok)
 }
 
-/// Returns the path that a name stands for, by a shell's rules, if it leads to the running binary.
+/// Returns the path to which a name resolves by a shell's rules, if it leads to the running binary.
 fn called(name: &OsStr, folder: Option<&Path>, running: &Metadata) -> Option<PathBuf> {
     let is_running = |path: &PathBuf| {
         fs::metadata(path)
@@ -103,7 +104,7 @@ mod tests {
         let path = |name: &str| path_of(Some(&name.into()), Some(folder.path())).unwrap();
         assert_eq!(path("./link"), folder.path().join("./link"));
         assert_eq!(path(folder.path().join("link").to_str().unwrap()), folder.path().join("link"));
-        // A name of another program, and one of none.
+        // The name of another program, and a name of no program.
         assert_eq!(path("/bin/sh"), itself);
         assert_eq!(path("larderd-of-nobody"), itself);
         assert_eq!(path_of(None, None).unwrap(), itself);

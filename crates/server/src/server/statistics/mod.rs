@@ -1,4 +1,4 @@
-//! What a server counts and measures.
+//! The counters and measurements of a server.
 
 pub(crate) mod threads;
 
@@ -15,7 +15,7 @@ use crate::observe::prefixes::Prefixes;
 use crate::observe::tally::ClassTally;
 use threads::{Thread, ThreadCounters};
 
-/// The counts and measurements of all threads.
+/// The counters and measurements of all threads.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     /// Size classes for statistics and dumps.
@@ -24,14 +24,14 @@ pub(crate) struct Statistics {
     pub(crate) class_tally: ClassTally,
     /// Commands counted by the prefix of their key (`stats detail`).
     pub(crate) prefixes: Prefixes,
-    /// The keys that are asked for most.
+    /// The keys that are requested most.
     pub(crate) hot_keys: Arc<HotKeys>,
     /// How long requests take.
     pub(crate) latencies: Latencies,
     threads: ThreadCounters,
-    /// Counter values at the last `stats reset`, or at the start. Counters have one writer each and
-    /// are never set back, and those of a cache that outlives its servers continue; statistics show
-    /// the difference.
+    /// Counter values at the last `stats reset`, or at the start. Each counter has only one writer
+    /// and is never set back. The counters of a cache that outlives its servers continue.
+    /// Statistics show the difference.
     at_reset: Mutex<[u64; Counter::COUNT]>,
 }
 
@@ -77,7 +77,7 @@ impl Statistics {
     }
 }
 
-/// Returns the initial counter values. As in memcached, items found in the cache at the start count
+/// Returns the initial counter values. As in memcached, items found in the cache at startup count
 /// as stored.
 fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
     let mut counts = [0; Counter::COUNT];

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use larder_stats::{Counter, Counters};
 
-/// A thread that counts. Each has its own counters, which it alone writes.
+/// A thread that counts. Each thread has separate counters, which no other thread writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thread {
     /// A worker, counted from 0.
     Worker(usize),
-    /// The threads that collect lines for watchers, one at a time.
+    /// The threads that collect lines for watchers. Only one runs at a time.
     Watchers,
     Crawler,
     /// The admin listener's thread.

@@ -41,8 +41,8 @@ impl Executor {
         }
     }
 
-    /// Larder's memory does not belong to classes, so no class has a spare page. Returns
-    /// memcached's error for a class that has only its last page.
+    /// Larder's memory does not belong to classes, so no class has a spare page. Returns the error
+    /// of memcached for a class that has only its last page.
     fn reassign_slabs(&self, classes: Option<(i32, i32)>) -> Result<(), ClientError> {
         if !self.server.options.slab_reassign {
             return Err(Refusal::ReassignDisabled.into());
@@ -112,7 +112,7 @@ impl Executor {
         Ok(Dump::begin(&self.cache, &self.classes, &self.counters, form, crawled?))
     }
 
-    /// The number of the removal is part of the response.
+    /// Removes all keys with a prefix. The response contains the number of the removal.
     pub(super) fn delete_prefix(&self, prefix: &[u8], base64: bool, out: &mut Vec<u8>) -> Response {
         if self.asker.get() == NO_CONNECTION {
             return Refusal::CannotDeletePrefix.into();
@@ -137,7 +137,7 @@ impl Executor {
         }
     }
 
-    /// True if the start of a dump is acknowledged; memcached 1.6.18 does not.
+    /// True if the start of a dump is acknowledged, which memcached 1.6.18 does not do.
     pub(crate) fn acknowledges_dumps(&self) -> bool {
         self.server.options.answers_as != AnswersAs::V1_6_18
     }
@@ -151,8 +151,8 @@ impl Executor {
         Ok(Watch::begin(&self.server.watchers, topics, waker)?)
     }
 
-    /// The binary protocol has one statistic for all counts, in the format of the text protocol. It
-    /// is one packet whose length comes first, so it has a limit.
+    /// The binary protocol has a single statistic with the counts of all prefixes, in the format of
+    /// the text protocol. It is one packet that begins with its length, so its length is limited.
     fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         if !self.server.options.dump {
             return Response::from(Refusal::DetailNotAllowed).into();

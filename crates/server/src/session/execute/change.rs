@@ -1,4 +1,4 @@
-//! Changes of existing items: delete, arithmetic, touch.
+//! Commands that change existing items: delete, arithmetic, touch.
 
 use std::task::Poll;
 
@@ -19,7 +19,7 @@ use super::{Call, Executor, READ_ATTEMPTS_MAX};
 use crate::observe::classes::ItemSize;
 
 impl Executor {
-    /// In the binary protocol an item with another cas token is not a miss.
+    /// In the binary protocol, an item with a different cas token does not count as a miss.
     pub(super) fn delete(&self, delete: &Delete<'_>, call: Call<'_>) -> Poll<Response> {
         self.server.leases.revoke(delete.key, self.cache.now());
         let Call { wait, frame } = call;
@@ -96,7 +96,7 @@ impl Executor {
             }
         };
         let protocol::Arithmetic { key, direction, delta, cas, version, exptime, .. } = *arithmetic;
-        // A new exptime replaces the old one, which the client may have requested.
+        // The new exptime replaces the old one, but the client may want to see the old one.
         let before = match exptime.map(|_| self.cache.raw(wait).peek(key)) {
             Some(Poll::Pending) => return Poll::Pending,
             Some(Poll::Ready(Ok(Some(meta)))) => Some(meta.deadline),
@@ -146,8 +146,7 @@ impl Executor {
         Poll::Ready(Response::NotStored)
     }
 
-    /// Creates a counter with its initial value. Returns `None` if another client has created it
-    /// first.
+    /// Creates a counter with its initial value. Returns `None` if another client created it first.
     fn create(
         &self,
         arithmetic: &protocol::Arithmetic<'_>,
@@ -185,7 +184,7 @@ impl Executor {
                 self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::TouchHits);
                 Response::Touched(Touched { flags: meta.flags, cas: meta.cas })
             }
-            // The request names no token, so no token can differ.
+            // The request contains no token, so no token can differ.
             Ok(MetaOutcome::NotFound | MetaOutcome::Exists) => {
                 self.counters.bump(Counter::TouchMisses);
                 Response::NotFound

@@ -1,5 +1,5 @@
-//! Commands on single items that come without a dialect, from the HTTP API. They have the effect,
-//! the counters and the observers of the same commands in the text protocol.
+//! Commands on single items from the HTTP API, which use no dialect. They have the same effect,
+//! counters and observers as the corresponding commands of the text protocol.
 
 use larder::{Evicted, LargeValue, Piece, Read, ReadOptions, StoreError, Upload, Wait};
 use larder_item::{Epoch, Meta, Second};
@@ -13,7 +13,7 @@ use crate::observe::classes::ItemSize;
 use crate::server::NotCleared;
 use crate::session::observer::Observer;
 
-/// Executes commands for the admin listener, by the executor of the thread that it runs on.
+/// Executes commands for the admin listener, with the executor of the calling thread.
 pub(crate) struct Direct<'a> {
     executor: &'a Executor,
 }
@@ -22,24 +22,24 @@ pub(crate) struct Direct<'a> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) meta: Meta,
-    /// The seconds that are left; `None` if the item does not expire.
+    /// Seconds until the item expires; `None` if it does not expire.
     pub(crate) ttl_secs: Option<Second>,
     pub(crate) value: Value,
 }
 
-/// An item that was looked at.
+/// An item that was inspected without counting as a read.
 #[derive(Debug)]
 pub(crate) struct Looked {
     pub(crate) meta: Meta,
-    /// The seconds that are left; `None` if the item does not expire.
+    /// Seconds until the item expires; `None` if it does not expire.
     pub(crate) ttl_secs: Option<Second>,
-    /// The seconds since the item was stored or read, to about a minute.
+    /// Seconds since the item was stored or read, accurate to about a minute.
     pub(crate) idle_secs: Second,
     /// The beginning of the value.
     pub(crate) value: Vec<u8>,
 }
 
-/// Why an item could not be looked at.
+/// The reason why an item could not be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotLooked {
     #[error("the disk did not return the item; the server's log has the reason")]
@@ -51,9 +51,9 @@ pub(crate) enum NotLooked {
 /// The value of an item that was found.
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// The whole value; nothing if it was not asked for.
+    /// The complete value; empty if the caller did not request it.
     Whole(Vec<u8>),
-    /// The first piece, and the others.
+    /// The first piece, and the remaining ones.
     Pieces(Piece, Box<LargeValue>),
 }
 
@@ -62,10 +62,10 @@ impl<'a> Direct<'a> {
         Self { executor }
     }
 
-    /// Reads an item, with its value or without. Either is a get.
+    /// Reads an item, with or without its value. Both count as a get.
     ///
     /// # Errors
-    /// The response of a get that fails: the disk did not return the item.
+    /// Returns the response of a get that failed because the disk did not return the item.
     pub(crate) fn get(&self, key: &[u8], with_value: bool) -> Result<Option<Found>, Response> {
         let command = Command::Get { key, with_cas: false, exptime: None };
         self.observed(&command, || {
@@ -84,12 +84,12 @@ impl<'a> Direct<'a> {
         })
     }
 
-    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it. The
-    /// look does not count as a get, and no observer receives it. With a disk tier, the item
-    /// returns to memory.
+    /// Returns an item with at least the first `bytes_max` bytes of its value, or all of it if it
+    /// is shorter. This does not count as a get, and no observer receives it. With a disk tier, the
+    /// item is promoted to memory.
     ///
     /// # Errors
-    /// The disk failed, or the item is evicted again and again.
+    /// Fails if the disk failed, or if the item is evicted again and again during the read.
     pub(crate) fn look(&self, key: &[u8], bytes_max: usize) -> Result<Option<Looked>, NotLooked> {
         let cache = &self.executor.cache;
         let unnoted = ReadOptions { noted: false, value: true };
@@ -125,16 +125,16 @@ impl<'a> Direct<'a> {
         })
     }
 
-    /// Removes all items, as `flush_all`.
+    /// Removes all items, like `flush_all`.
     ///
     /// # Errors
-    /// As [`Server::clear_all`](crate::server::Server::clear_all).
+    /// Same as [`Server::clear_all`](crate::server::Server::clear_all).
     pub(crate) fn clear_all(&self) -> Result<(), NotCleared> {
         self.executor.counters.bump(Counter::CmdFlush);
         self.executor.server.clear_all()
     }
 
-    /// Checks a store before its value arrives, as [`Executor::refusal`].
+    /// Checks a store before its value arrives, like [`Executor::refusal`].
     pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
         let response = self.executor.refusal(store, &Frame::default())?;
         Some(self.stored(store, response))
@@ -145,13 +145,13 @@ impl<'a> Direct<'a> {
         self.executor.begin_upload(store)
     }
 
-    /// Abandons a store for whose value no memory was left.
+    /// Abandons a store because no memory is left for its value.
     pub(crate) fn give_up(&self, store: &Store<'_>) -> Response {
         let response = self.executor.give_up_upload(store, &Frame::default());
         self.stored(store, response)
     }
 
-    /// Stores a whole value.
+    /// Stores a complete value.
     pub(crate) fn store(&self, store: &Store<'_>, value: &[u8]) -> Response {
         self.observed(&Command::Store(*store), || {
             let response = self.executor.store_value(store, value);
@@ -167,7 +167,7 @@ impl<'a> Direct<'a> {
         })
     }
 
-    /// Returns the exptime, as on the wire, of an item that lives for this long.
+    /// Returns the exptime, as clients send it, of an item that lives this long.
     pub(crate) fn exptime(&self, ttl_secs: u32) -> i64 {
         let (ttl_secs, cache) = (i64::from(ttl_secs), &self.executor.cache);
         if ttl_secs <= Epoch::RELATIVE_SECS_MAX {
@@ -176,7 +176,7 @@ impl<'a> Direct<'a> {
         cache.epoch().unix_of(cache.now()) + ttl_secs
     }
 
-    /// Executes a command, and reports it to those who observe commands.
+    /// Executes a command, and reports it to the observers of commands.
     fn observed<T>(&self, command: &Command<'_>, execute: impl FnOnce() -> (T, Response)) -> T {
         let Some(observer) = self.observer() else { return execute().0 };
         let frame = Frame::default();
@@ -213,7 +213,7 @@ impl Executor {
                 Read::Large(meta, mut large) => match large.take_piece() {
                     Ok(Some(first)) => (meta, Value::Pieces(first, large)),
                     Ok(None) => (meta, Value::Whole(whole)),
-                    // The item may be looked up again, since nothing of it has been sent.
+                    // The item can be looked up again, because no part of it has been sent.
                     Err(_) => continue,
                 },
                 Read::Failed(error) => return Err(error),
@@ -230,7 +230,7 @@ impl Executor {
     }
 }
 
-/// Returns the beginning of a large value: pieces until `bytes_max` bytes are there.
+/// Returns the beginning of a large value, in pieces of at least `bytes_max` bytes in total.
 fn first_bytes(large: &mut LargeValue, bytes_max: usize) -> Result<Vec<u8>, Evicted> {
     let mut first = Vec::new();
     while first.len() < bytes_max
@@ -242,5 +242,5 @@ fn first_bytes(large: &mut LargeValue, bytes_max: usize) -> Result<Vec<u8>, Evic
     Ok(first)
 }
 
-/// The number of a connection that watchers see: the API's requests belong to no session.
+/// The connection number that watchers see for requests of the API, which have no session.
 const NO_SESSION: u64 = 0;

@@ -1,7 +1,8 @@
 //! Threads for work that may wait for the disk.
 //!
-//! A disk may hang, and a worker or the admin listener's thread serves many clients. They give work
-//! that may wait for the disk to these threads. While all of these wait, further work is refused.
+//! A disk may hang, but a worker and the admin listener's thread serve many clients. They pass work
+//! that may wait for the disk to these threads. While all of the threads wait, further work is
+//! refused.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -17,18 +18,18 @@ use crate::server::{DISK_THREADS, Server};
 #[derive(Clone)]
 pub(crate) struct DiskThreads(SyncSender<Work>);
 
-/// Work for one of the threads, which executes it by its own executor.
+/// Work for one of the threads, which runs it with its own executor.
 type Work = Box<dyn FnOnce(&Executor) + Send>;
 
-/// All threads are busy, and as much work waits for them as may.
+/// All threads are busy, and the queue of waiting work is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMuchWork;
 
 impl DiskThreads {
-    /// Starts the threads. `None` without a disk tier.
+    /// Starts the threads. Returns `None` without a disk tier.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Fails if the system cannot start another thread.
     pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<Self>> {
         if server.options.disk_tier.is_none() {
             return Ok(None);
@@ -43,10 +44,10 @@ impl DiskThreads {
         Ok(Some(Self(sender)))
     }
 
-    /// Has a thread do the work.
+    /// Passes work to a thread.
     ///
     /// # Errors
-    /// [`TooMuchWork`]; the work is dropped.
+    /// Returns [`TooMuchWork`] and drops the work.
     pub(crate) fn execute(
         &self,
         work: impl FnOnce(&Executor) + Send + 'static,
@@ -72,5 +73,5 @@ fn run(works: &Mutex<Receiver<Work>>, executor: &Executor) {
     }
 }
 
-/// How many requests wait for a thread.
+/// How many requests may wait for a thread.
 const WAITING_MAX: usize = 64;

@@ -15,35 +15,35 @@ use crate::observe::classes::ItemSize;
 use super::store::change_error;
 use super::{Call, Executed, Executor, READ_ATTEMPTS_MAX};
 
-/// What earlier attempts at a fetch have settled.
+/// The results of earlier attempts at a fetch.
 #[derive(Clone, Copy)]
 struct Settled {
-    /// The recache token, if an attempt has found the item due.
+    /// The holder of the recache token, if an attempt has found that the item is due.
     token_holder: TokenHolder,
-    /// Whether the item had been read before the fetch; `None` until known. The attempts are reads
-    /// themselves.
+    /// Whether the item had been read before the fetch; `None` until known. The attempts themselves
+    /// are reads.
     fetched: Option<bool>,
 }
 
-/// What one attempt at a fetch has appended to the output.
+/// The part of the response that one attempt at a fetch has appended to the output.
 enum Attempt {
     /// The item's metadata.
     Head,
     /// The item's metadata and its value.
     Item,
-    /// The item's metadata. Its value follows in pieces; this is the first.
+    /// The item's metadata. The value follows in pieces, of which this is the first.
     Beginning(Piece, Box<LargeValue>),
     Nothing,
     /// Nothing: the disk did not return the item.
     Failed(StoreError),
-    /// Nothing: the disk is to be read first.
+    /// Nothing. The disk must be read first.
     Pending,
-    /// Nothing: another thread changed the item meanwhile.
+    /// Nothing. Another thread has changed the item in the meantime.
     Again,
 }
 
 impl Executor {
-    /// Executes `mg`. Counts as a get, or as a touch if the item gets a new exptime.
+    /// Executes `mg`. Counts as a get, or as a touch if the item receives a new exptime.
     pub(super) fn fetch(&self, fetch: &Fetch<'_>, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
         let start = out.len();
         let mut settled = Settled { token_holder: TokenHolder::NoPeer, fetched: None };
@@ -75,9 +75,9 @@ impl Executor {
         Response::Miss.into()
     }
 
-    /// Reads the item, and settles what the read showed to be due: the recache token and the new
-    /// exptime. The token is requested after the read, since only the read shows that it is due. A
-    /// second read then writes the response.
+    /// Reads the item, then does what the item turns out to need: claims the recache token and sets
+    /// the new exptime. The token is claimed after the read, because only the read shows that the
+    /// item is due. A second read then writes the response.
     fn attempt(
         &self,
         fetch: &Fetch<'_>,
@@ -88,7 +88,7 @@ impl Executor {
         let (key, frame) = (fetch.key, call.frame);
         let call = match settled.token_holder {
             TokenHolder::NoPeer => call,
-            // A fetch that begins anew would not get the token again.
+            // A fetch that starts over would not receive the token again.
             TokenHolder::ThisPeer | TokenHolder::AnotherPeer => call.without_asking(),
         };
         let (start, mut head_end, mut meta) = (out.len(), 0, Meta::default());
@@ -145,7 +145,7 @@ impl Executor {
         attempt
     }
 
-    /// Gives an item that was read its new exptime. Returns the outcome if that is impossible.
+    /// Sets the new exptime of an item that was read. Returns the outcome if that is impossible.
     fn touch_read(&self, key: &[u8], exptime: i64, call: Call<'_>) -> Option<Attempt> {
         let wait = call.without_asking().wait;
         match self.touch_to(key, self.deadline(exptime), false, wait) {
@@ -155,7 +155,7 @@ impl Executor {
         }
     }
 
-    /// Handles a miss: the request may want an item to be created.
+    /// Handles a miss. The request may ask for an item to be created.
     fn missed(
         &self,
         fetch: &Fetch<'_>,
@@ -190,7 +190,7 @@ impl Executor {
                 };
                 render::shown(out, &shown, frame);
                 if fetch.noted {
-                    // The client that creates an item has read it, too.
+                    // The client that creates an item counts as a reader of it.
                     let reading = ReadOptions { noted: true, value: false };
                     let raw = self.cache.raw(wait.without_asking());
                     let _ = raw.read(fetch.key, reading, PromotionPolicy::Always, out, |_, _| ());
@@ -203,7 +203,7 @@ impl Executor {
         }
     }
 
-    /// True if a client should refresh the item, and none has the recache token yet.
+    /// True if a client should refresh the item, and no client has the recache token yet.
     fn is_due(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
         !meta.token_sent && (meta.stale || self.dies_early(fetch, meta))
     }
@@ -231,7 +231,7 @@ impl Executor {
         shown
     }
 
-    /// Returns an item as responses show it.
+    /// Returns an item in the form that responses show.
     #[inline]
     fn shown<'k>(&self, key: &'k [u8], meta: &Meta, with_value: bool) -> Shown<'k> {
         let now = self.cache.now();
@@ -240,7 +240,7 @@ impl Executor {
             key,
             meta: *meta,
             with_value,
-            // Only `me` shows it: `inspect` sets it.
+            // Only `me` shows the deadline, and `inspect` sets it.
             deadline_unix_secs: None,
             ttl_secs,
             ttl_before_secs: ttl_secs,
@@ -253,7 +253,7 @@ impl Executor {
         }
     }
 
-    /// Executes `me`. It does not count as a read, nor as any other command.
+    /// Executes `me`. It does not count as a read or as any other command.
     pub(super) fn inspect(
         &self,
         key: &[u8],
@@ -280,13 +280,13 @@ impl Executor {
     }
 }
 
-/// True if it changes nothing, but for the note that the item was read.
+/// True if the fetch changes nothing except the mark that the item was read.
 pub(crate) fn is_read(fetch: &Fetch<'_>) -> bool {
     fetch.exptime.is_none() && fetch.vivify.is_none()
 }
 
-/// When an item that only the disk has returns to memory. The recache token is a mark of its record
-/// there, and a touch needs the item there.
+/// Returns when an item that is only on disk must be promoted to memory. The recache token is
+/// stored in the item's disk record, and a touch needs the item in memory.
 fn returns(fetch: &Fetch<'_>) -> PromotionPolicy {
     match fetch.recache {
         None if is_read(fetch) => PromotionPolicy::IfReused,
@@ -294,7 +294,7 @@ fn returns(fetch: &Fetch<'_>) -> PromotionPolicy {
     }
 }
 
-/// True if the response includes the value: false if the peer already has it.
+/// True if the response includes the value. False if the peer already has it.
 fn shows_value(fetch: &Fetch<'_>, meta: &Meta) -> bool {
     fetch.with_value && fetch.known_cas != Some(meta.cas)
 }

@@ -7,7 +7,7 @@ use super::Executor;
 use crate::server::credentials::{plain, words};
 
 impl Executor {
-    /// Lists the mechanisms for authentication, if it is required.
+    /// Lists the mechanisms for authentication, if the server requires it.
     pub(super) fn mechanisms(&self) -> Response {
         match self.server.access.credentials {
             Some(_) => Response::Mechanisms,
@@ -15,7 +15,7 @@ impl Executor {
         }
     }
 
-    /// PLAIN has only one step, so there is never a second one. The text protocol names no
+    /// PLAIN has only one step, so a second step never exists. The text protocol does not name a
     /// mechanism.
     pub(super) fn authenticate(
         &self,

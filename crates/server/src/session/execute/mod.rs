@@ -1,4 +1,5 @@
-//! Commands to responses: the only module that knows both the wire's commands and the cache.
+//! Executes commands and returns responses. No other module uses both the wire's commands and the
+//! cache.
 
 mod admin;
 mod change;
@@ -39,16 +40,17 @@ use crate::waker::Waker;
 pub(crate) use fetch::is_read;
 use store::change_error;
 
-/// Executes commands for one worker, and counts them by memcached's rules.
+/// Executes commands for one worker, and counts them according to memcached's rules.
 #[derive(Debug)]
 pub struct Executor {
     server: Arc<Server>,
     cache: Cache,
     counters: Arc<Counters>,
     class_counters: Arc<ClassCounters>,
-    /// The descriptor of the connection whose turn it is.
+    /// The descriptor of the connection whose commands are being executed.
     asker: Cell<RawFd>,
-    /// The log and the classes of the server: one step nearer to requests.
+    /// The log and the classes of the server. A request reaches them here with one indirection
+    /// less.
     log: Arc<Log>,
     classes: Arc<Classes>,
     /// Chooses commands for the hot keys.
@@ -57,18 +59,18 @@ pub struct Executor {
     waker: Option<Arc<Waker>>,
 }
 
-/// How a command is executed and answered.
+/// How to execute a command and render its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
-    /// How its operations wait for the disk.
+    /// How the operations wait for the disk.
     pub(crate) wait: Wait<'a>,
-    /// The form of its response.
+    /// The form of the response.
     pub(crate) frame: &'a Frame<'a>,
 }
 
 impl Call<'_> {
-    /// Returns the same call, whose operations read the disk themselves: something that is not to
-    /// be done twice was done.
+    /// Returns the same call, but its operations read the disk themselves. Used after a side effect
+    /// that must not happen twice.
     fn without_asking(self) -> Self {
         Self { wait: self.wait.without_asking(), ..self }
     }
@@ -78,16 +80,16 @@ impl Call<'_> {
 pub(crate) enum Executed {
     /// The command is complete.
     Done(Response),
-    /// An item was found and its header is written. The pieces of its value follow; this is the
-    /// first. Then comes [`Response::Hit`].
+    /// An item was found and its header is written. The pieces of its value follow, of which this
+    /// is the first. Then comes [`Response::Hit`].
     Large(Piece, Box<LargeValue>),
-    /// Items will be listed.
+    /// A list of items follows.
     Dump(Box<Dump>),
-    /// Connections will be listed.
+    /// A list of connections follows.
     Connections(Box<ConnectionList>),
-    /// Statistics will be gathered; then comes [`Response::EndOfStats`].
+    /// The session gathers statistics; then comes [`Response::EndOfStats`].
     Gather(Box<Gathering>),
-    /// The hottest keys will be listed, if the peer may see them.
+    /// A list of the hottest keys follows, if the peer may see it.
     HotKeys,
     /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
@@ -95,7 +97,7 @@ pub(crate) enum Executed {
     Region,
     /// The peer reports its reads in the shared memory, which requires permission.
     Reads,
-    /// Nothing: the disk is to be read first. The command is to be executed again then.
+    /// Nothing. The disk must be read first; then the command must be executed again.
     Pending,
 }
 
@@ -106,7 +108,7 @@ impl From<Response> for Executed {
     }
 }
 
-/// What a get reads, and how it counts.
+/// The key that a get reads, and how the get counts.
 #[derive(Clone, Copy)]
 struct Sought<'a> {
     key: &'a [u8],
@@ -114,11 +116,11 @@ struct Sought<'a> {
     hits: ClassCounter,
 }
 
-/// What a read has appended to the output.
+/// The part of the response that a read has appended to the output.
 enum Appended {
-    /// The item's header and its whole value.
+    /// The item's header and its complete value.
     Item,
-    /// The item's header. Its value follows in pieces; this is the first.
+    /// The item's header. The value follows in pieces, of which this is the first.
     Head(Piece, Box<LargeValue>),
     Nothing,
     /// The disk did not return the item.
@@ -148,7 +150,7 @@ impl From<Appended> for Executed {
 }
 
 impl Executor {
-    /// Creates the executor of a worker, counted from 0.
+    /// Creates the executor of worker number `worker`, counted from 0.
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
         let counters = Arc::clone(server.counters(Thread::Worker(worker)));
         let class_counters = server.statistics.class_tally.worker(worker);
@@ -162,14 +164,15 @@ impl Executor {
         Self::counting(server, counters, class_counters)
     }
 
-    /// Creates the executor of a thread that may wait for the disk, counted from 0.
+    /// Creates the executor of the thread number `number`, counted from 0, of those that may wait
+    /// for the disk.
     pub(crate) fn of_disk_thread(server: Arc<Server>, number: usize) -> Self {
         let counters = Arc::clone(server.counters(Thread::Disk(number)));
         let class_counters = server.statistics.class_tally.disk_thread(number);
         Self::counting(server, counters, class_counters)
     }
 
-    /// Creates an executor of a thread, which alone writes these counters.
+    /// Creates an executor. No other thread writes its counters.
     fn counting(
         server: Arc<Server>,
         counters: Arc<Counters>,
@@ -182,23 +185,23 @@ impl Executor {
         Self { server, cache, counters, class_counters, asker, log, classes, sampler, waker: None }
     }
 
-    /// Sets the connection whose commands follow.
+    /// Sets the connection whose commands are executed next.
     pub(crate) fn turn_to(&self, descriptor: RawFd) {
         self.asker.set(descriptor);
     }
 
-    /// Lets connections wait for more than input: `waker` wakes the worker.
+    /// Allows connections to wait for more than input: `waker` wakes the worker.
     pub(crate) fn waking(self, waker: &Arc<Waker>) -> Self {
         Self { waker: Some(Arc::clone(waker)), ..self }
     }
 
-    /// Prefetches the memory for commands on these keys, which must follow at once.
+    /// Prefetches the memory for commands on these keys, which must follow immediately.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
     }
 
-    /// Executes a command. Appends everything before the response to `out`. A store is executed by
-    /// [`Self::store`] instead, which takes its value.
+    /// Executes a command. Appends everything before the response to `out`. Stores are executed by
+    /// [`Self::store`] instead, because it takes the value.
     #[inline]
     pub(crate) fn execute(
         &self,
@@ -214,7 +217,7 @@ impl Executor {
         }
     }
 
-    /// A function of its own, outside its caller's stack frame: frequent commands must not pay for
+    /// A separate function with a separate stack frame, so that frequent commands do not pay for
     /// the others.
     #[inline(never)]
     fn execute_rarer(&self, command: &Command<'_>, call: Call<'_>, out: &mut Vec<u8>) -> Executed {
@@ -292,7 +295,7 @@ impl Executor {
         appended.into()
     }
 
-    /// A get that returns a lease on a miss.
+    /// Executes a get that returns a lease on a miss.
     fn lease_get(&self, key: &[u8], call: Call<'_>, out: &mut Vec<u8>) -> Executed {
         match self.get(key, false, call, out) {
             Executed::Done(Response::Miss) => {
@@ -303,9 +306,9 @@ impl Executor {
         }
     }
 
-    /// Counts as a touch, not as a get. Reads the item first: an item that expires by its new
-    /// exptime is shown for the last time. If there is no memory for the new deadline, the item is
-    /// not shown: the peer must not believe that the item lives as long as requested.
+    /// Counts as a touch, not as a get. Reads the item first: if the new exptime expires the item,
+    /// it is shown for the last time. If there is no memory for the new deadline, the item is not
+    /// shown, because the peer must not believe that it lives as long as requested.
     fn get_and_touch(
         &self,
         key: &[u8],
@@ -341,8 +344,8 @@ impl Executor {
         appended.into()
     }
 
-    /// Gives an item a new deadline. Returns false if it is absent. The item was read just now:
-    /// what the disk has of it is read here.
+    /// Sets a new deadline. Returns false if the item is absent. The item was read just before, so
+    /// this reads its record from the disk itself instead of suspending.
     fn touch_to(
         &self,
         key: &[u8],
@@ -388,8 +391,8 @@ impl Executor {
                 Read::Large(_, mut large) => match large.take_piece() {
                     Ok(Some(first)) => Appended::Head(first, large),
                     Ok(None) => Appended::Item,
-                    // An item that is evicted during the read can be looked up again as long as
-                    // nothing has been sent.
+                    // An item that is evicted during the read can be looked up again, because
+                    // nothing has been sent yet.
                     Err(_) => {
                         out.truncate(start);
                         continue;
@@ -402,7 +405,7 @@ impl Executor {
         Poll::Ready(Appended::Nothing)
     }
 
-    /// Bumps a counter of the class for items of this size.
+    /// Increments a counter of the class for items of this size.
     #[inline]
     fn count_class(&self, size: ItemSize, counter: ClassCounter) {
         self.class_counters.bump(self.classes.class_of(size), counter);
@@ -416,13 +419,13 @@ impl Executor {
         }
     }
 
-    /// Returns the choice of commands for the hot keys.
+    /// Returns the sampler that chooses commands for the hot keys.
     #[inline]
     pub(crate) fn sampler(&self) -> &Sampler {
         &self.sampler
     }
 
-    /// Passes on a command that was chosen, with the bytes of request and response.
+    /// Passes a sampled command to the hot keys, with the bytes of its request and response.
     pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize) {
         match self.sampler.pass(key, bytes) {
             Some(Sampled::Passed) => self.counters.bump(Counter::HotKeysSampled),
@@ -431,7 +434,7 @@ impl Executor {
         }
     }
 
-    /// Records reads that the peer made in shared memory: each hint counts as several reads, for
+    /// Records reads that the peer made in shared memory. Each hint counts as several reads, for
     /// eviction and for the statistics.
     pub(crate) fn note_reads(&self, keys: &[u8], wait: Wait<'_>) {
         let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
@@ -442,14 +445,14 @@ impl Executor {
             }
         }
         let keys = || ends.windows(2).map(|ends| &decoded[ends[0]..ends[1]]);
-        // Their memory accesses overlap.
+        // Prefetches all keys, so that their memory accesses overlap.
         self.prefetch(keys());
         let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
         for key in keys() {
             let read =
                 self.cache.raw(wait).read(key, noted, PromotionPolicy::Always, &mut out, |_, _| ());
-            // A read is pending if the item was evicted since: a hint is not worth a read of the
-            // disk.
+            // A read is pending if the item was evicted in the meantime. A hint does not justify a
+            // disk read.
             if let Poll::Ready(Read::Hit(meta)) = read {
                 let reads = u64::from(READS_PER_HINT);
                 for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
@@ -520,7 +523,7 @@ impl Executor {
     }
 }
 
-/// Returns the response of a command that reads the disk itself, which is never pending.
+/// Returns the response of a command that reads the disk itself and so is never pending.
 pub(crate) fn ready(response: Poll<Response>) -> Response {
     match response {
         Poll::Ready(response) => response,
@@ -528,7 +531,7 @@ pub(crate) fn ready(response: Poll<Response>) -> Response {
     }
 }
 
-/// The descriptor of no connection.
+/// Used as descriptor without a connection.
 pub(crate) const NO_CONNECTION: RawFd = -1;
 
 /// An item that is evicted during this many reads in a row counts as a miss.

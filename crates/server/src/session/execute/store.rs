@@ -1,4 +1,4 @@
-//! Stores: values that arrive whole or in parts.
+//! Stores of values that arrive complete or in parts.
 
 use std::task::Poll;
 
@@ -11,7 +11,7 @@ use super::{Call, Executor};
 use crate::observe::classes::ItemSize;
 
 impl Executor {
-    /// Stores `payload`, a value and its line end.
+    /// Stores `payload`, which is a value and its line end.
     #[inline]
     pub(crate) fn store(
         &self,
@@ -24,7 +24,7 @@ impl Executor {
         };
         let raw = self.cache.raw(wait);
         if let Some(token) = store.lease {
-            // The lease ends with the attempt.
+            // The lease ends with this attempt, so the disk must be read first.
             if wait.asks() && raw.needs_disk(store.key, DiskNeed::Changes) {
                 return Poll::Pending;
             }
@@ -40,13 +40,13 @@ impl Executor {
         stored.map(|stored| self.stored(store, stored))
     }
 
-    /// Stores a whole value without a line end.
+    /// Stores a complete value without a line end.
     pub(super) fn store_value(&self, store: &Store<'_>, value: &[u8]) -> Response {
         self.stored(store, self.cache.store(&self.request(store), value))
     }
 
-    /// Executes a store with a lease: it succeeds if the lease still holds, and no other client has
-    /// stored the item meanwhile.
+    /// Executes a store with a lease. It succeeds if the lease is still valid, and no other client
+    /// has stored the item in the meantime.
     #[cold]
     fn store_leased(
         &self,
@@ -60,7 +60,7 @@ impl Executor {
         self.stored(store, stored.unwrap_or(Ok(Stored::NotStored)))
     }
 
-    /// Returns the store that creates the item if an append or prepend found none.
+    /// Returns the store that creates the item if an append or prepend did not find it.
     fn creation<'k>(&self, store: &Store<'k>) -> Option<StoreRequest<'k>> {
         let exptime = store.vivify.filter(|_| extends(store.mode))?;
         let Store { key, flags, version, .. } = *store;
@@ -68,8 +68,8 @@ impl Executor {
         Some(StoreRequest { flags, version, deadline, ..StoreRequest::new(key, StoreMode::Add) })
     }
 
-    /// Checks a store before its value arrives. Returns the error if it cannot be executed; the
-    /// item that it would have replaced has then been removed.
+    /// Checks a store before its value arrives. Returns the error if it cannot be executed. In that
+    /// case the item that it would have replaced has been removed.
     pub(crate) fn refusal(&self, store: &Store<'_>, frame: &Frame<'_>) -> Option<Response> {
         if self.cache.accepts(store.key.len(), store.value_bytes) {
             return None;
@@ -77,7 +77,7 @@ impl Executor {
         Some(self.give_up(store, frame, StoreError::TooLarge))
     }
 
-    /// True if the value should be stored as it arrives instead of once it is whole.
+    /// True if the value should be stored as it arrives instead of once it is complete.
     pub(crate) fn takes_in_parts(&self, store: &Store<'_>) -> bool {
         store.value_bytes > self.cache.upload_bytes_min()
     }
@@ -94,7 +94,7 @@ impl Executor {
         self.give_up(store, frame, StoreError::NoMemory)
     }
 
-    /// A failed meta store removes the item regardless of its mode; of the other stores only a
+    /// A failed meta store removes the item regardless of its mode. Of the other stores, only a
     /// plain set does.
     fn give_up(&self, store: &Store<'_>, frame: &Frame<'_>, error: StoreError) -> Response {
         self.cache.give_up(&match frame {
@@ -122,8 +122,8 @@ impl Executor {
         self.stored(store, upload.store_as(&request, wait))
     }
 
-    /// Answers a value that is not followed by a line end. memcached has allocated an item by then,
-    /// and counts the command.
+    /// Responds to a value that is not followed by a line end. memcached has already allocated an
+    /// item at this point, and counts the command.
     pub(crate) fn bad_data_chunk(&self, store: &Store<'_>) -> Response {
         self.counters.bump(Counter::CmdSet);
         self.count_class(size_of(store), ClassCounter::CmdSet);
@@ -134,8 +134,8 @@ impl Executor {
     fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
         let stored = match stored {
             Ok(stored) => stored,
-            // The part alone was small enough, but the result would be too large; memcached answers
-            // NOT_STORED.
+            // The appended part itself was small enough, but the result would be too large.
+            // memcached answers NOT_STORED.
             Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
             Err(error) => return self.not_stored(store, error),
         };
@@ -199,14 +199,15 @@ pub(super) fn disk_error(refusal: Refusal) -> ServerError {
         Refusal::TooLarge => ServerError::TooLarge,
         Refusal::Failed => ServerError::DiskFailed,
         Refusal::Unreadable => ServerError::DiskUnreadable,
-        // The library asks the disk itself.
+        // The library reads the disk itself, so it never returns these.
         Refusal::Busy | Refusal::NeedsDisk | Refusal::Forked | Refusal::Lost | Refusal::Newer => {
             ServerError::DiskBusy
         }
     }
 }
 
-/// Returns the error for a change that failed, or `otherwise` if not because of the disk tier.
+/// Returns the error for a change that failed because of the disk tier, or `otherwise` if it failed
+/// for another reason.
 #[cold]
 pub(super) fn change_error(error: StoreError, otherwise: ServerError) -> Response {
     match error {
@@ -215,7 +216,8 @@ pub(super) fn change_error(error: StoreError, otherwise: ServerError) -> Respons
     }
 }
 
-/// Returns the size of the value that was sent. As in memcached a part to append counts by itself.
+/// Returns the size of the value that the client sent. As in memcached, only the appended part
+/// counts.
 #[inline]
 fn size_of(store: &Store<'_>) -> ItemSize {
     let Store { key, value_bytes, flags, .. } = *store;

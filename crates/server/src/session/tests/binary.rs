@@ -5,7 +5,7 @@ use larder_protocol::binary::{Header, REQUEST_MAGIC, opcode, status};
 
 use super::*;
 
-/// Returns a request with these parts.
+/// Returns a request that consists of these parts.
 pub(super) fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let header = Header {
         opcode,
@@ -21,7 +21,7 @@ fn binary_set(opcode: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
     packet(opcode, &[0, 0, 0, 5, 0, 0, 0, 0], key, value)
 }
 
-/// Returns opcode, status and value of all responses.
+/// Returns opcode, status and value of each response.
 fn replies(answers: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
     let (mut replies, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
@@ -199,7 +199,7 @@ fn the_log_shows_neither_values_nor_passwords() {
     assert_eq!(words(None, &bad.frame, login, bad.consumed), b"set k 0 0 3\r");
 }
 
-/// Valid requests, and malformed ones that resemble them.
+/// Generates valid requests, and malformed ones that resemble them.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let key = select(vec![&b"a"[..], b"b", b"c"]);
     let bytes = prop_oneof![0usize..20, 7000usize..9000, select(vec![20_000, 70_000, 300_000])];

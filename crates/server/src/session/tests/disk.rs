@@ -1,5 +1,5 @@
-//! Sessions over a cache with a disk tier: one that has its caller look keys up answers as one that
-//! reads the disk itself.
+//! Sessions over a cache with a disk tier. A session whose caller looks up its keys must respond
+//! like a session that reads the disk itself.
 
 use larder::{Cache, Deferred, DiskNeed, DiskRead};
 use larder_protocol::binary::{HEADER_BYTES, opcode};
@@ -11,10 +11,10 @@ use super::*;
 /// The first byte of a binary response.
 const RESPONSE_MAGIC: u8 = 0x81;
 
-/// How many items there are. Memory has room for the last of them.
+/// The number of items. Memory has space only for the last of them.
 const ITEMS: usize = 6000;
 
-/// A peer of a server whose memory is small and whose disk has all items.
+/// A peer of a server with a small memory and a disk that contains all items.
 struct DiskPeer {
     executor: Executor,
     session: Session,
@@ -43,12 +43,12 @@ impl DiskPeer {
         Self { executor, session, deferred, unused, stops: 0, _folder: folder }
     }
 
-    /// Begins a new session: the first byte decides which protocol a session speaks.
+    /// Begins a new session, because the first byte decides the protocol of a session.
     fn reconnect(&mut self) {
         self.session = Session::new(self.executor.server(), 1, Protocol::Auto);
     }
 
-    /// Sends bytes and returns all responses. `asks`: looks keys up for the session.
+    /// Sends bytes and returns all responses. If `asks`, looks up the keys for the session.
     fn send(&mut self, bytes: &[u8], asks: bool) -> Vec<u8> {
         self.unused.extend_from_slice(bytes);
         let mut answers = Vec::new();
@@ -68,7 +68,8 @@ impl DiskPeer {
         }
     }
 
-    /// Looks up what the session waits for. `between` runs before it finds that.
+    /// Looks up the keys that the session waits for. Runs `between` before the session receives the
+    /// result.
     fn look_up(&mut self, between: impl FnOnce(&Cache)) {
         self.stops += 1;
         let wait = Wait::Ask(&self.deferred);
@@ -88,7 +89,7 @@ impl DiskPeer {
         found.into_iter().for_each(|lookup| self.deferred.give_found(lookup));
     }
 
-    /// True if memory lacks the item.
+    /// True if the item is not in memory.
     fn is_cold(&self, key: &str) -> bool {
         self.executor.cache().raw(Wait::Block).must_look_up(key.as_bytes(), DiskNeed::Reads)
     }
@@ -98,7 +99,8 @@ fn value(number: usize) -> String {
     format!("value {number} ").repeat(200)
 }
 
-/// Clears the cas tokens of binary responses: that of a changed item is another in each cache.
+/// Clears the cas tokens of binary responses, because a changed item has a different token in each
+/// cache.
 fn without_tokens(mut responses: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while responses.get(at) == Some(&RESPONSE_MAGIC) {
@@ -109,7 +111,7 @@ fn without_tokens(mut responses: Vec<u8>) -> Vec<u8> {
     responses
 }
 
-/// Conversations about items that only the disk has.
+/// Returns conversations about items that are only on disk.
 fn conversations() -> Vec<Vec<u8>> {
     let text = |lines: &[&str]| format!("{}\r\n", lines.join("\r\n")).into_bytes();
     let exptime = &100_u32.to_be_bytes();
@@ -203,7 +205,7 @@ fn a_change_is_judged_by_the_item_as_it_is_after_the_wait() {
     let stopped = receive(&mut peer, add, &deferred);
     assert_eq!(stopped, Progress { consumed: line_bytes, next: Next::Disk }, "the value stays");
     peer.unused = add[line_bytes..].to_vec();
-    // The item that the lookup finds is gone when the session resumes the command.
+    // The item that the lookup found is deleted before the session resumes the command.
     peer.look_up(|cache| assert!(cache.delete("k0").unwrap()));
     let deferred = std::mem::take(&mut peer.deferred);
     let mut progress = receive(&mut peer, b"x\r\n", &deferred);

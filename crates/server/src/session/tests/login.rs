@@ -113,7 +113,7 @@ fn only_plain_with_its_three_parts_is_a_login() {
     assert_eq!(ask(&mut peer, &step), status::NOT_ALLOWED);
     assert_eq!(ask(&mut peer, &login(&[b'X'; 40], GOOD)), status::INVALID);
     assert!(!peer.closed);
-    // The last one was not counted.
+    // The last failure was not counted.
     assert_eq!((peer.count(Counter::AuthCmds), peer.count(Counter::AuthErrors)), (9, 9));
 }
 
@@ -160,7 +160,7 @@ fn a_login_holds_for_its_session_only() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 
-    /// Only valid credentials open a session, regardless of other input.
+    /// Only valid credentials authenticate a session, regardless of other input.
     #[test]
     fn random_bytes_never_authenticate_a_session(opcodes in vec(0u8..=0x26, 0..20), noise in vec(any::<u8>(), 0..50)) {
         let mut sent = Vec::new();

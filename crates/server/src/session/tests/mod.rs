@@ -1,5 +1,5 @@
-//! Sessions over a real cache. The input is divided in many ways; the responses must always be the
-//! same.
+//! Sessions over a real cache. The tests divide the input in many ways; the responses must always
+//! be the same.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ mod login;
 struct Peer {
     executor: Executor,
     session: Session,
-    /// Sent, but not consumed by the session.
+    /// Bytes that were sent, but not yet consumed by the session.
     unused: Vec<u8>,
     closed: bool,
     /// The longest output of a call, in bytes.
@@ -65,7 +65,7 @@ impl Peer {
         answers
     }
 
-    /// Sends bytes in pieces, divided at each cut.
+    /// Sends bytes in pieces, divided at each of `cuts`.
     fn send_cut(&mut self, bytes: &[u8], cuts: &[Index]) -> Vec<u8> {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
         cuts.sort_unstable();
@@ -86,10 +86,10 @@ impl Peer {
     }
 }
 
-/// A cache so small that a value of more than 8 KiB is kept in pieces.
+/// Options of a cache so small that it stores values of more than 8 KiB in pieces.
 const SMALL: &[(&str, &str)] = &[("memory_limit", "2"), ("max_item_size", "1m")];
 
-/// Returns a value of this length in which misplaced parts show.
+/// Returns a value of this length in which misplaced parts are visible.
 fn value(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| b'a' + (at % 25) as u8 + (at / 1000 % 2) as u8).collect()
 }
@@ -225,7 +225,8 @@ fn a_turn_ends_within_a_list_after_its_keys() {
     assert_eq!(turns, 3, "of two keys, of two, and of one with what comes behind it");
 }
 
-/// Some statistics visit tens of thousands of items: twenty in one turn would keep others waiting.
+/// Some statistics visit tens of thousands of items. Twenty of them in one turn would make other
+/// connections wait.
 #[test]
 fn statistics_are_a_turn_by_themselves() {
     let peer = Peer::of(&[]);
@@ -293,7 +294,7 @@ fn commands_are_counted_as_memcached_counts_them() {
     assert_eq!((peer.count(Counter::CmdGet), peer.count(Counter::ItemsTotal)), (0, 0));
 }
 
-/// Commands as peers send them, and malformed ones that resemble them.
+/// Generates commands as peers send them, and malformed ones that resemble them.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let key = select(vec!["a", "b", "c"]);
     let bytes = prop_oneof![0usize..20, 7000usize..9000, select(vec![20_000, 70_000, 300_000])];
@@ -354,7 +355,8 @@ proptest! {
     }
 }
 
-/// Sends the bytes at once and in parts. `shown` shows different responses.
+/// Sends the bytes in one call and in parts, and compares the responses. Where they differ, prints
+/// them with `shown`.
 fn responses_are_equal_in_parts(
     bytes: &[u8],
     cuts: &[Index],
@@ -407,7 +409,7 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
         turns += 1;
         assert_eq!(peer.count(Counter::CrawlersRunning), 1);
     }
-    // A turn's worth of commands could have looked up a thousand keys.
+    // The commands of one turn could have looked up a thousand keys.
     assert!((18..=40).contains(&turns), "{turns}");
     assert_eq!(String::from_utf8(out.bytes).unwrap(), "OK\r\nEND\r\nVERSION 1.6.45\r\n");
     assert_eq!(peer.count(Counter::CrawlersRunning), 0);

@@ -36,13 +36,13 @@ struct Reading {
     /// The stamps of the files, taken before they were read; `None` for a file that cannot be
     /// examined.
     stamps: Vec<Option<Stamp>>,
-    /// True if any later change of the files changes their stamps.
+    /// True if any later change of the files also changes their stamps.
     is_settled: bool,
     /// True if the files were usable.
     is_good: bool,
 }
 
-/// The state of a file: changes when the file changes or is replaced.
+/// The state of a file. It changes when the file is changed or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -55,9 +55,10 @@ struct Stamp {
 /// The result of a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refreshed {
-    /// The files have been read; if they cannot be used, the option, the file and the reason.
+    /// The files were read. If they cannot be used, the error names the option, the file and the
+    /// reason.
     Read(Result<(), String>),
-    /// The files have not changed since the last read; true if they were usable then.
+    /// The files have not changed since the last read. True if they were usable then.
     Unchanged(bool),
 }
 
@@ -65,22 +66,24 @@ pub(crate) enum Refreshed {
 struct Loaded {
     /// One configuration for each client certificate policy.
     configs: [Option<Arc<ServerConfig>>; 3],
-    /// Their ticket keys. Each policy has its own, so that a client cannot avoid showing a
+    /// Their ticket keys. Each policy has separate keys, so that a client cannot avoid showing a
     /// certificate by resuming a session from a policy that requires none. The keys survive a
-    /// refresh, so that sessions can still be resumed, unless the authorities for clients have
-    /// changed: a resumed session shows no certificate again.
+    /// refresh, so that sessions can still be resumed. They are replaced if the authorities for
+    /// client certificates have changed, because a resumed session does not show its certificate
+    /// again.
     tickets: [Option<Arc<dyn ProducesTickets>>; 3],
     authorities: Vec<CertificateDer<'static>>,
-    /// The Unix time at which the server's own certificate expires; `None` if it cannot be read.
+    /// The Unix time at which the server's own certificate expires; `None` if that cannot be
+    /// determined.
     expiry_secs: Option<u64>,
     at: Instant,
 }
 
 impl Certificates {
-    /// Reads the files. Logs unknown words of a cipher suite list on standard error.
+    /// Reads the files. Logs unknown entries of a cipher suite list on standard error.
     ///
     /// # Errors
-    /// The option, the file and the reason.
+    /// The error names the option, the file and the reason.
     pub(crate) fn load(options: &Tls) -> Result<Self, String> {
         let options = options.clone();
         let (provider, unknown) = cipher_suites::provider(options.ciphers.as_deref())
@@ -97,12 +100,13 @@ impl Certificates {
         Ok(Self { loaded, last: Mutex::new(last), provider, options })
     }
 
-    /// Reads the files again. New connections get their current contents. Existing connections keep
-    /// their certificates; if the files cannot be used, new connections keep the previous ones too.
+    /// Reads the files again. New connections use their current contents. Existing connections keep
+    /// their certificates. If the files cannot be used, new connections continue to use the
+    /// previous certificates.
     ///
-    /// With `only_if_changed`, first checks the stamps of the files, one system call each. Reads
-    /// the files only if one has changed, or has changed so recently that another change might not
-    /// show.
+    /// With `only_if_changed`, first checks the stamps of the files, which takes one system call
+    /// each. Reads the files only if one has changed, or has changed so recently that another
+    /// change might not be visible in its stamp.
     pub(crate) fn refresh(&self, only_if_changed: bool) -> Refreshed {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reading = Reading::begin(&self.options);
@@ -134,7 +138,7 @@ impl Certificates {
         &self.options.chain_cert
     }
 
-    /// Returns the seconds since the files were read, or found unchanged.
+    /// Returns the seconds since the files were last read, or last found unchanged.
     pub(crate) fn age_secs(&self) -> u64 {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
@@ -151,7 +155,7 @@ impl Certificates {
 }
 
 impl Reading {
-    /// Takes the stamps; called before the files are read.
+    /// Takes the stamps. Called before the files are read.
     fn begin(options: &Tls) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let paths = [&options.chain_cert, &options.key].into_iter().chain(&options.ca_cert);
@@ -178,8 +182,8 @@ impl Stamp {
     }
 }
 
-/// Two changes of a file within the resolution of its file system's clock may show as one. No
-/// resolution is coarser than this.
+/// Two changes of a file within the resolution of its file system's clock may leave the same stamp.
+/// No file system has a coarser resolution than this.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 impl Loaded {
@@ -264,7 +268,7 @@ fn config(
     Ok(config)
 }
 
-/// Reads the certificates of a file, the server's own first.
+/// Reads the certificates in a file. The server's own certificate must be first.
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     certificates("-o ssl_chain_cert", path)
 }
@@ -289,7 +293,7 @@ fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match found {
         Ok(found) if found.is_empty() => {
-            Err(unusable(option, path, &"there is no certificate in it (PEM is expected)"))
+            Err(unusable(option, path, &"it contains no certificate (PEM is expected)"))
         }
         found => found.map_err(|error| unusable(option, path, &pem_reason(&error))),
     }
@@ -302,7 +306,7 @@ fn key(options: &Tls) -> Result<PrivateKeyDer<'static>, String> {
         KeyFormat::Pem => {
             let labelled = PrivateKeyDer::from_pem_slice(&bytes)
                 .map_err(|error| unusable(option, path, &pem_reason(&error)))?;
-            // As with OpenSSL, the key itself determines its type, not the PEM label.
+            // As in OpenSSL, the key itself determines its type, not the PEM label.
             Ok(PrivateKeyDer::try_from(labelled.secret_der().to_vec()).unwrap_or(labelled))
         }
         KeyFormat::Der => {
@@ -312,7 +316,7 @@ fn key(options: &Tls) -> Result<PrivateKeyDer<'static>, String> {
     }
 }
 
-/// Returns why rustls refuses a file, without the names of its types.
+/// Returns why rustls refuses a file, without the names of Rust types.
 fn reason(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -326,11 +330,11 @@ fn reason(error: &rustls::Error) -> String {
     }
 }
 
-/// Returns why a file is not what PEM calls for.
+/// Returns why a file is not valid PEM.
 fn pem_reason(error: &pem::Error) -> String {
     match error {
-        pem::Error::NoItemsFound => "there is none in it (PEM is expected)".to_owned(),
-        error => format!("it is no valid PEM: {error}"),
+        pem::Error::NoItemsFound => "it contains none (PEM is expected)".to_owned(),
+        error => format!("it is not valid PEM: {error}"),
     }
 }
 

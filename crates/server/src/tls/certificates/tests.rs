@@ -1,4 +1,4 @@
-//! When changed files are read.
+//! Tests of when changed files are read.
 
 use larder_options::Options;
 use tempfile::TempDir;
@@ -43,7 +43,8 @@ impl Files {
     }
 }
 
-/// Refreshes until a change of the files would show; returns how many refreshes read the files.
+/// Refreshes until another change of the files would be visible in their stamps. Returns how many
+/// refreshes read the files.
 fn settle(certificates: &Certificates) -> usize {
     let begun = Instant::now();
     let mut readings = 0;
@@ -59,7 +60,7 @@ fn settle(certificates: &Certificates) -> usize {
 fn files_are_read_again_only_if_they_have_changed() {
     let files = Files::new();
     let certificates = files.load();
-    // The files are new: another change might not show.
+    // The files are new, so another change might not be visible.
     assert!(settle(&certificates) > 0);
     for _ in 0..1000 {
         assert_eq!(certificates.refresh(true), Refreshed::Unchanged(true));
@@ -93,7 +94,7 @@ fn ticket_keys_stay_unless_the_authorities_for_clients_change() {
     files.write();
     assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
     assert_eq!(same(&before, tickets()), [true; 3]);
-    // A client admitted by a removed authority must show a certificate again.
+    // A client admitted by a removed authority must show its certificate again.
     fs::copy(files.path("chain"), files.path("ca")).unwrap();
     assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
     assert_eq!(same(&before, tickets()), [true, false, false]);

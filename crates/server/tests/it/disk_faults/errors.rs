@@ -1,5 +1,5 @@
-//! A disk that fails calls: a store answers no change that may be lost, and goes on with gets; a
-//! cache goes on in memory.
+//! A disk that fails calls. A store must not confirm a change that may be lost, and must still
+//! serve reads. A cache must continue in memory.
 
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +18,7 @@ use super::{ask, binary, http, options, start, value};
 const STORE: [&str; 4] = ["--tier-mode", "store", "--durability", "sync"];
 const REFUSED: &str = "SERVER_ERROR the disk has failed; the log of the server says why";
 
-/// A store whose disk fails some calls of a kind while a client changes items.
+/// Runs a store whose disk fails some calls of a kind while a client changes items.
 fn changes_end(kind: &str, after: u32, count: u32) -> Result<()> {
     let disk = Passing::mount()?;
     let mut history = History::new(0);
@@ -29,7 +29,7 @@ fn changes_end(kind: &str, after: u32, count: u32) -> Result<()> {
     let bystander = server.connect()?;
     disk.fail(kind, after, count)?;
     let ended = history.work(&mut stream, &AtomicBool::new(false));
-    let ended = format!("{:#}", ended.err().context("changes go on although the disk fails")?);
+    let ended = format!("{:#}", ended.err().context("changes continue although the disk fails")?);
     ensure!(ended.ends_with("got \"\"") || ended.contains(REFUSED), "the change ended by: {ended}");
     only_gets_go_on(&server, &admin, bystander)?;
     server.signal(Signal::KILL)?;
@@ -43,12 +43,12 @@ fn changes_end(kind: &str, after: u32, count: u32) -> Result<()> {
     (0..50).try_for_each(|_| history.change(&mut stream))
 }
 
-/// Checks that a store whose disk has failed refuses changes, says why, and answers gets.
+/// Checks that a store whose disk has failed refuses changes, logs the reason, and serves reads.
 fn only_gets_go_on(server: &ServerUnderTest, admin: &Address, mut bystander: Stream) -> Result<()> {
     let ready = http::get(admin, "/ready", &[])?;
     let is_told = ready.status == 503 && ready.body.contains("the disk has failed");
     ensure!(is_told, "/ready: {} {}", ready.status, ready.body);
-    wait_for(server, "the server takes no more changes, and still answers gets")?;
+    wait_for(server, "the server refuses changes, but still serves reads")?;
     ensure!(server.log().contains("Input/output error"), "{}", server.log());
     for change in ["set other 0 0 1\r\na\r\n", "delete kept\r\n", "touch kept 100\r\n"] {
         for mut stream in [server.connect()?, server.connect()?] {
@@ -58,7 +58,7 @@ fn only_gets_go_on(server: &ServerUnderTest, admin: &Address, mut bystander: Str
     }
     let mut found = 0;
     for key in 0..150 {
-        // A get of the key whose change has no answer waits for the disk, as that change does.
+        // A get of the key whose change is unanswered waits for the disk, like that change.
         if value(&mut bystander, &format!("0-{key}")).is_ok_and(|value| value.is_some()) {
             found += 1;
         } else if bystander.ask(b"version\r\n", b"\r\n").is_err() {
@@ -69,11 +69,11 @@ fn only_gets_go_on(server: &ServerUnderTest, admin: &Address, mut bystander: Str
     Ok(())
 }
 
-/// Waits until the server has logged these words.
+/// Waits until the log of the server contains `words`.
 fn wait_for(server: &ServerUnderTest, words: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !server.log().contains(words) {
-        ensure!(Instant::now() < deadline, "the log does not say {words:?}: {}", server.log());
+        ensure!(Instant::now() < deadline, "the log does not contain {words:?}: {}", server.log());
         sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -83,11 +83,11 @@ fn wait_for(server: &ServerUnderTest, words: &str) -> Result<()> {
 #[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_failed_write_or_sync_ends_changes_and_takes_nothing_that_was_answered() -> Result<()> {
     for (kind, after, count) in [
-        // A sync that fails once: the next one would succeed, and says nothing of what was lost.
+        // A sync that fails once. The next one would succeed, and would not report the loss.
         ("sync", 0, 1),
         ("sync", 3, 1),
         ("sync", 0, u32::MAX),
-        // The kernel splits a long write: one part that fails makes it a short one, which goes on.
+        // The kernel splits a long write. If one part fails, the write is short and continues.
         ("write", 0, u32::MAX),
         ("write", 1, u32::MAX),
         ("write", 5, u32::MAX),
@@ -102,7 +102,7 @@ fn a_failed_write_or_sync_ends_changes_and_takes_nothing_that_was_answered() -> 
 const UNREADABLE: &str = "SERVER_ERROR the disk did not return the item\r\n";
 const VALUE_BYTES: usize = 10_000;
 
-/// Stores more than the memory holds.
+/// Stores more than fits into memory.
 fn fill(stream: &mut Stream, round: u32) -> Result<()> {
     for n in 0..1500 {
         let answer = ask(stream, &set(n, round))?;
@@ -129,7 +129,7 @@ fn reads_fail(mode: &str, io: &str) -> Result<()> {
     stream.write_all(b"get k1\r\nget k1 k2\r\nmn\r\n")?;
     let answers = String::from_utf8(stream.ask(b"", b"MN\r\n")?)?;
     match mode {
-        // Clients expect nothing behind the error.
+        // Clients expect nothing after the error.
         "store" => ensure!(answers == format!("{UNREADABLE}{UNREADABLE}MN\r\n"), "{answers}"),
         _ => {
             ensure!(answers == "END\r\nEND\r\nMN\r\n", "{answers}");
@@ -145,12 +145,12 @@ fn reads_fail(mode: &str, io: &str) -> Result<()> {
         ensure!(value.as_ref().is_none_or(|value| *value == value_of(n, 0).into_bytes()), "k{n}");
         found += usize::from(value.is_some());
     }
-    // A cache drops what is evicted while the disk does not keep up.
+    // A cache drops evicted items while the disk does not keep up.
     let expected = if mode == "store" { 197 } else { 20 };
-    ensure!(found >= expected, "reads go on once the disk does: {found} items are found");
+    ensure!(found >= expected, "reads continue once the disk does: {found} items are found");
     if mode == "store" {
         let found = value(&mut stream, "k1")?;
-        ensure!(found == Some(value_of(1, 0).into()), "a read error is no loss");
+        ensure!(found == Some(value_of(1, 0).into()), "a read error is not a loss");
     }
     Ok(())
 }
@@ -198,7 +198,7 @@ fn a_cache_whose_disk_fails_goes_on_in_memory() -> Result<()> {
     Ok(())
 }
 
-/// Starts a server on a disk that fails calls. Returns what it says if it ends; `None`: it serves.
+/// Starts a server on a disk that fails calls. Returns its message if it ends; `None` if it serves.
 fn complaint(disk: &Passing, args: &[&str]) -> Result<Option<String>> {
     let options = options(&disk.mounted(), args)?;
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -208,7 +208,7 @@ fn complaint(disk: &Passing, args: &[&str]) -> Result<Option<String>> {
     };
     let deadline = Instant::now() + Duration::from_secs(20);
     while Instant::now() < deadline {
-        // It listens before it has opened the directory.
+        // The server listens before it has opened the directory.
         if server.connect().and_then(|mut stream| ask(&mut stream, "version\r\n")).is_ok() {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! A file system that is frozen for ten seconds: requests in memory go on, and no change that was
-//! made is answered as failed.
+//! A file system that is frozen for ten seconds. Requests in memory must continue, and no change
+//! that was made may be answered as failed.
 
 use std::io::Write;
 use std::thread::sleep;

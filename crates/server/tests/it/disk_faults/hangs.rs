@@ -1,4 +1,4 @@
-//! A disk that hangs stops only those who need it.
+//! A disk that hangs must stop only the clients that need it.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -20,7 +20,7 @@ fn set(key: &str) -> Vec<u8> {
     [format!("set {key} 0 0 {}\r\n", VALUE.len()).as_bytes(), &VALUE, b"\r\n"].concat()
 }
 
-/// Stores more than the memory holds; then one item that memory keeps.
+/// Stores more than fits into memory, then one item that memory keeps.
 fn fill(stream: &mut Stream) -> Result<()> {
     for number in 0..1500 {
         let answer = stream.ask(&set(&format!("k{number}")), b"\r\n")?;
@@ -31,7 +31,7 @@ fn fill(stream: &mut Stream) -> Result<()> {
     Ok(())
 }
 
-/// The longest of some gets of an item in memory.
+/// Returns the longest duration of several reads of an item in memory.
 fn slowest_hit(stream: &mut Stream) -> Result<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..20 {
@@ -44,7 +44,7 @@ fn slowest_hit(stream: &mut Stream) -> Result<Duration> {
     Ok(slowest)
 }
 
-/// Reads that hang hold back only the connection that asked for them.
+/// Checks that reads that hang block only the connection that requested them.
 fn reads_hang(args: &[&str]) -> Result<()> {
     let disk = Passing::mount()?;
     let (server, _) = start(&disk.mounted(), args)?;
@@ -65,7 +65,7 @@ fn reads_hang(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Writes that hang hold back only changes, which fail before anything changes.
+/// Checks that writes that hang block only changes, which fail before anything changes.
 fn writes_hang(args: &[&str]) -> Result<()> {
     let disk = Passing::mount()?;
     let (server, _) = start(&disk.mounted(), args)?;
@@ -120,7 +120,7 @@ fn writes_that_hang_hold_back_only_changes() -> Result<()> {
     Ok(())
 }
 
-/// A server with UDP on a disk, and an item `k1` that only the disk has.
+/// A server with UDP on a disk, and an item `k1` that is only on disk.
 struct Scene {
     disk: Passing,
     server: ServerUnderTest,
@@ -142,14 +142,14 @@ impl Scene {
         Ok(Self { disk, server, admin, udp })
     }
 
-    /// Sends a request by UDP, without waiting for its answer.
+    /// Sends a request by UDP, without waiting for its response.
     fn send(&self, number: u8, request: &str) -> Result<()> {
         let head = [0, number, 0, 0, 0, 1, 0, 0];
         self.udp.send(&[&head, request.as_bytes()].concat())?;
         Ok(())
     }
 
-    /// Returns the beginning of the next answer by UDP, and the number of its request.
+    /// Returns the beginning of the next response by UDP, and the number of its request.
     fn answer(&self) -> Result<(u8, String)> {
         let mut datagram = [0; 1500];
         let length = self.udp.recv(&mut datagram).context("no answer by UDP")?;
@@ -157,7 +157,7 @@ impl Scene {
         Ok((datagram[1], text.lines().next().unwrap_or_default().to_owned()))
     }
 
-    /// Asks by HTTP in another thread.
+    /// Sends a request by HTTP in another thread.
     fn begin(&self, request: String) -> JoinHandle<Result<Response>> {
         let admin = self.admin.clone();
         thread::spawn(move || http::exchange(&admin, request.as_bytes()))
@@ -169,7 +169,7 @@ impl Scene {
         ))
     }
 
-    /// Checks that requests which need no disk are answered at once, on every way.
+    /// Checks that requests that do not need the disk are answered immediately, on every route.
     fn ensure_served(&self, during: &str) -> Result<()> {
         for path in ["/health", "/ready", "/metrics"] {
             let begun = Instant::now();
@@ -186,8 +186,8 @@ impl Scene {
     }
 }
 
-/// Stops a server while its disk hangs, and lets the disk answer once the server has left its
-/// address: until then the kernel keeps a process that waits for a file system. Returns the exit
+/// Stops a server while its disk hangs. The disk responds once the server has left its address,
+/// because the kernel keeps a process that waits for a file system until then. Returns the exit
 /// status.
 fn stop_while_hanging(
     server: ServerUnderTest,
@@ -200,7 +200,7 @@ fn stop_while_hanging(
         sleep(Duration::from_millis(20));
     }
     let took = begun.elapsed();
-    // The log is written before; the process calls exit right after.
+    // The log is written first; the process calls exit right after that.
     sleep(Duration::from_millis(200));
     let log = server.log();
     for order in orders {
@@ -214,7 +214,7 @@ fn stop_while_hanging(
 fn reads_of_outsiders_hang(args: &[&str]) -> Result<()> {
     let scene = Scene::start(args)?;
     scene.disk.order("hang-read")?;
-    // More than threads can wait.
+    // More requests than threads can wait for.
     let gets: Vec<_> = (1..=12).map(|number| scene.begin_get(&format!("k{number}"))).collect();
     for number in 1..=3 {
         scene.send(number, &format!("get k{number}0\r\n"))?;
@@ -229,7 +229,7 @@ fn reads_of_outsiders_hang(args: &[&str]) -> Result<()> {
     scene.disk.withdraw("hang-read")?;
     let response = scene.begin_get("k20").join().expect("the thread does not panic")?;
     ensure!(response.status == 200 && response.bytes == VALUE, "{}", response.status);
-    // The requests that waited are answered, too.
+    // The requests that waited are also answered.
     let mut answers: Vec<_> = (0..8 * 3).filter_map(|_| scene.answer().ok()).collect();
     answers.retain(|(_, line)| line.starts_with("VALUE k"));
     ensure!(answers.len() == 3, "answers by UDP after the disk has hung: {answers:?}");
@@ -291,7 +291,7 @@ fn writes_of_http_and_udp_that_hang_hold_back_no_other() -> Result<()> {
     Ok(())
 }
 
-/// A disk that hangs while the server starts: a stop ends it all the same.
+/// A stop ends the server even if the disk hangs while it starts.
 #[test]
 #[ignore = "needs root, /dev/fuse and Debian's python3-fusepy: make verify ONLY=tier runs it"]
 fn a_start_that_hangs_can_be_stopped() -> Result<()> {
@@ -316,7 +316,7 @@ fn a_start_that_hangs_can_be_stopped() -> Result<()> {
 /// `--tier-stop-secs` of these tests.
 const STOP_SECS: u64 = 2;
 
-/// When such a server has ended, on a busy machine, too.
+/// The time after which such a server must have ended, even on a busy machine.
 const STOP_MAX: Duration = Duration::from_secs(STOP_SECS + 2 + 1);
 
 /// Longer than a request of the admin listener takes on a busy machine, shorter than a wait for the

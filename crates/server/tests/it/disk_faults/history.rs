@@ -1,4 +1,4 @@
-//! A client of a store that knows what a start may find.
+//! A client of a store that keeps track of the states that a start may find.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,19 +12,19 @@ use super::value;
 /// A change of one of the client's keys.
 pub(crate) struct Change {
     key: u32,
-    /// The number whose value was set; `None`: the key was deleted.
+    /// The number in the value that was set; `None` if the key was deleted.
     number: Option<u32>,
     pub(crate) answered: Option<Instant>,
 }
 
 impl Change {
-    /// What it takes of the log's memory, without the record's head.
+    /// Returns how many bytes the change occupies in the log's memory, without the record's header.
     pub(crate) fn bytes(&self) -> usize {
         self.number.map_or(0, |number| value_of(number).len())
     }
 }
 
-/// What a client has asked for, one change after the other, on keys of its own.
+/// The changes that a client has requested, one after the other, on its own keys.
 pub(crate) struct History {
     name: u32,
     numbers: u32,
@@ -36,7 +36,7 @@ impl History {
         Self { name, numbers: 0, changes: Vec::new() }
     }
 
-    /// Changes keys until an answer is an error or the connection ends, and returns that error.
+    /// Changes keys until a response is an error or the connection ends, and returns that error.
     pub(crate) fn work(&mut self, stream: &mut Stream, is_over: &AtomicBool) -> Result<()> {
         while !is_over.load(Relaxed) {
             self.change(stream)?;
@@ -70,13 +70,13 @@ impl History {
         Ok(())
     }
 
-    /// Changes that were answered.
+    /// Returns the number of changes that were answered.
     pub(crate) fn answered(&self) -> usize {
         self.changes.iter().filter(|change| change.answered.is_some()).count()
     }
 
-    /// Checks that a store has what the first changes have left, and nothing of those behind them.
-    /// Returns the changes that are lost; from now on they were never asked for.
+    /// Checks that a store contains the effects of some number of first changes, and of none after
+    /// them. Returns the lost changes, and forgets them.
     pub(crate) fn check(&mut self, stream: &mut Stream) -> Result<Vec<Change>> {
         let mut found = HashMap::new();
         for key in 0..KEYS {
@@ -93,7 +93,8 @@ impl History {
         Ok(self.changes.split_off(kept))
     }
 
-    /// Returns how many of the first changes leave this; of several numbers, the highest.
+    /// Returns how many of the first changes lead to this state. If several numbers do, returns the
+    /// highest.
     fn longest_beginning(&self, found: &HashMap<u32, u32>) -> Option<usize> {
         let mut has: HashMap<u32, Option<u32>> = HashMap::new();
         let mut different = found.len();

@@ -13,14 +13,14 @@ use super::{folders, run};
 /// The file systems that docs/disk-tier.md recommends.
 pub(crate) const KINDS: [&str; 2] = ["ext4", "xfs"];
 
-/// A file with a file system, which is mounted on a folder.
+/// A file with a file system that is mounted on a folder.
 pub(crate) struct Image(TempDir);
 
 impl Image {
-    /// Makes and mounts an empty file system.
+    /// Creates and mounts an empty file system.
     pub(crate) fn new(kind: &str) -> Result<Self> {
         let image = Self(folders(&["mounted"])?);
-        // The smallest size that mkfs.xfs takes is 300 MiB. The file is sparse.
+        // mkfs.xfs requires at least 300 MiB. The file is sparse.
         File::create(image.file())?.set_len(320 << 20)?;
         run(&[&format!("mkfs.{kind}"), "-q", words(&image.file())?])?;
         image.mount(&[])?;
@@ -31,7 +31,7 @@ impl Image {
         self.0.path().join("image")
     }
 
-    /// The folder on which it is mounted.
+    /// Returns the folder on which the file system is mounted.
     pub(crate) fn mounted(&self) -> PathBuf {
         self.0.path().join("mounted")
     }
@@ -45,13 +45,14 @@ impl Image {
         run(&["umount", words(&self.mounted())?])
     }
 
-    /// Forgets what the journal has not written, and refuses all calls until the next mount: the
-    /// metadata are those that a power loss leaves.
+    /// Discards everything that the journal has not written, and refuses all calls until the next
+    /// mount. The metadata is then in the state that a power loss leaves.
     pub(crate) fn cut_power(&self) -> Result<()> {
         run(&["xfs_io", "-x", "-c", "shutdown", words(&self.mounted())?])
     }
 
-    /// Makes an ext4 find an error, after which it is read-only for the processes that use it.
+    /// Makes ext4 detect an error, which makes the file system read-only for the processes that use
+    /// it.
     pub(crate) fn find_error(&self) -> Result<()> {
         let device = fs::metadata(self.mounted())?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -61,7 +62,7 @@ impl Image {
         Ok(fs::write(trigger, "1")?)
     }
 
-    /// Lets all writers of the file system wait until it is thawed.
+    /// Blocks all writers of the file system until it is thawed.
     pub(crate) fn freeze(&self) -> Result<()> {
         run(&["fsfreeze", "--freeze", words(&self.mounted())?])
     }
@@ -70,11 +71,11 @@ impl Image {
         run(&["fsfreeze", "--unfreeze", words(&self.mounted())?])
     }
 
-    /// Takes all space that is left.
+    /// Fills all remaining space.
     pub(crate) fn fill(&self) -> Result<()> {
         let filler = File::create(self.filler())?;
         let mut bytes: u64 = 0;
-        // A file system keeps some blocks back, and needs some to describe the file.
+        // A file system reserves some blocks, and needs some to describe the file.
         for size in [16 << 20, 1 << 20, 4096] {
             while fallocate(&filler, FallocateFlags::empty(), bytes, size).is_ok() {
                 bytes += size;
@@ -82,11 +83,14 @@ impl Image {
         }
         let left = statvfs(&self.mounted())?;
         let left = left.f_bavail * left.f_bsize;
-        ensure!(bytes > 0 && left < 1 << 20, "{left} bytes are left beside {bytes} of the filler");
+        ensure!(
+            bytes > 0 && left < 1 << 20,
+            "{left} bytes are left in addition to {bytes} of the filler"
+        );
         Ok(())
     }
 
-    /// Frees the space that [`Image::fill`] took.
+    /// Frees the space that [`Image::fill`] has filled.
     pub(crate) fn make_room(&self) -> Result<()> {
         Ok(fs::remove_file(self.filler())?)
     }
@@ -98,7 +102,7 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // Neither a frozen nor a mounted file system must outlive its test. Most are not frozen.
+        // Neither a frozen nor a mounted file system may outlive its test. Most are not frozen.
         drop(self.thaw());
         drop(run(&["umount", "-l", &self.mounted().display().to_string()]));
     }

@@ -1,4 +1,5 @@
-//! A server that is killed while it starts, reclaims and stops: what was answered is there.
+//! A server that is killed while it starts, reclaims or stops. Every acknowledged change must
+//! survive.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
@@ -19,7 +20,7 @@ fn place() -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("larder-kills-").tempdir()?)
 }
 
-/// Lets clients change a store until it is killed after a while.
+/// Runs clients that change a store, and kills it after a while.
 fn work_until_killed(
     server: ServerUnderTest,
     clients: &mut [History],
@@ -40,7 +41,7 @@ fn work_until_killed(
     })
 }
 
-/// Checks that no change is lost that was answered.
+/// Checks that no acknowledged change is lost.
 fn check(server: &ServerUnderTest, clients: &mut [History]) -> Result<()> {
     for client in clients {
         let lost = client.check(&mut server.connect()?).with_context(|| server.log())?;
@@ -95,7 +96,7 @@ fn kills_during_reclaim_take_nothing_that_was_answered() -> Result<()> {
         check(&server, &mut clients)?;
         work_until_killed(server, &mut clients, |server| {
             let mut stream = server.connect()?;
-            // Reclaim goes on in the last of them.
+            // Reclaim continues in the last of them.
             overwrite(&mut stream, 60 + round * 3)?;
             let reclaimed = stat(&mut stream, "larder", "tier_segments_reclaimed")?;
             ensure!(reclaimed > 2, "only {reclaimed} segments were reclaimed");

@@ -1,7 +1,6 @@
-//! Disks that fail for real: a server on file systems that lose power, fill up, turn read-only,
-//! freeze, hold calls back and fail them, and a server that is killed. Tests that mount a file
-//! system need root and the packages that `conformance/install.sh all` installs;
-//! `make verify ONLY=tier` runs them.
+//! Real disk failures: file systems that lose power, fill up, turn read-only, freeze, block calls
+//! or fail them, and a server that is killed. Tests that mount a file system need root and the
+//! packages that `conformance/install.sh all` installs; `make verify ONLY=tier` runs them.
 
 mod errors;
 mod freeze;
@@ -31,7 +30,8 @@ fn start(file_system: &Path, args: &[&str]) -> Result<(ServerUnderTest, Address)
     http::start(&binary(), &args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The options of a server with little memory and its items in a directory of this file system.
+/// Returns the options of a server with little memory and its items in a directory of this file
+/// system.
 fn options(file_system: &Path, args: &[&str]) -> Result<Vec<String>> {
     let directory = file_system.join("items");
     let directory = directory.to_str().context("a path in UTF-8")?;
@@ -50,7 +50,7 @@ fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folders of a test.
+/// Creates the folders of a test.
 fn folders(names: &[&str]) -> Result<tempfile::TempDir> {
     ensure!(larder_testkit::server::is_root(), "this test mounts a file system: run it as root");
     let place = tempfile::Builder::new().prefix("larder-faults-").tempdir()?;
@@ -60,13 +60,13 @@ fn folders(names: &[&str]) -> Result<tempfile::TempDir> {
     Ok(place)
 }
 
-/// Sends a request and returns the first line of its answer.
+/// Sends a request and returns the first line of its response.
 fn ask(stream: &mut Stream, request: &str) -> Result<String> {
     let answer = stream.ask(request.as_bytes(), b"\r\n")?;
     Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
 }
 
-/// Reads one line, for as long as the stream's own limit allows.
+/// Reads one line, within the stream's timeout.
 fn line(stream: &mut Stream) -> Result<String> {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {

@@ -1,4 +1,4 @@
-//! A file system in user space, which holds calls back and fails them.
+//! A file system in user space that can block calls and make them fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,17 +45,18 @@ impl Passing {
         self.place.path().join("mounted")
     }
 
-    /// Orders that calls of a kind wait: `hang-read`, `hang-write` or `hang-sync`.
+    /// Orders the file system to block calls of a kind: `hang-read`, `hang-write` or `hang-sync`.
     pub(crate) fn order(&self, order: &str) -> Result<()> {
         self.give(order, "")
     }
 
-    /// Orders that `count` calls of a kind fail, behind the next `after` calls of it.
+    /// Orders the file system to fail `count` calls of a kind, after the next `after` calls of that
+    /// kind.
     pub(crate) fn fail(&self, kind: &str, after: u32, count: u32) -> Result<()> {
         self.give(&format!("fail-{kind}"), &format!("{after} {count}"))
     }
 
-    /// Gives an order in one step: the file system may look at any time.
+    /// Gives an order in one step, because the file system may read it at any time.
     fn give(&self, order: &str, words: &str) -> Result<()> {
         let written = self.place.path().join("order");
         fs::write(&written, words)?;
@@ -70,7 +71,7 @@ impl Passing {
 impl Drop for Passing {
     fn drop(&mut self) {
         for kind in ["hang-read", "hang-write", "hang-sync"] {
-            // Most are not there.
+            // Most orders do not exist.
             drop(fs::remove_file(self.place.path().join("orders").join(kind)));
         }
         drop(Command::new("umount").arg("-l").arg(self.mounted()).status());

@@ -1,5 +1,5 @@
-//! Power losses: a store keeps what its durability promises, a cache starts empty, and a stop that
-//! was clean keeps everything.
+//! Power losses. A store must keep what its durability promises, a cache must start empty, and a
+//! clean stop must keep everything.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
@@ -13,8 +13,8 @@ use super::history::{Change, History};
 use super::image::{Image, KINDS};
 use super::{ask, binary, options, start, value};
 
-/// Lets clients change a store, and takes the power from its disk, several times. `judge` gets the
-/// changes that are lost and the instant of the power loss.
+/// Several times, runs clients that change a store and cuts the power of its disk. `judge` receives
+/// the lost changes and the time of the power loss.
 fn lose_power(
     kind: &str,
     durability: &str,
@@ -24,7 +24,7 @@ fn lose_power(
     let mut clients: Vec<History> = (0..3).map(History::new).collect();
     let args = ["--tier-mode", "store", "--durability", durability, "--tier-dirty-bytes", "1m"];
     for ms in PAUSES_MS {
-        // The power may go while the start still changes the directory.
+        // The power may fail while the start still changes the directory.
         let options = options(&image.mounted(), &args)?;
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let server = ServerUnderTest::start(&binary(), Transport::Tcp, &options)?;
@@ -38,7 +38,7 @@ fn lose_power(
             sleep(Duration::from_millis(ms));
             let cut_at = Instant::now();
             let cut = image.cut_power();
-            // A server whose disk is gone answers gets; a machine without power does not.
+            // A server without a disk still serves reads, but a machine without power does not.
             server.signal(Signal::KILL)?;
             is_over.store(true, Relaxed);
             cut.map(|()| cut_at)
@@ -155,11 +155,11 @@ fn a_cache_is_empty_after_a_power_loss() -> Result<()> {
     Ok(())
 }
 
-/// Times from a start to the power loss.
+/// Times between a start and the power loss.
 const PAUSES_MS: [u64; 7] = [700, 0, 300, 2, 40, 8, 1200];
 
-/// Longer than a sync of a busy machine takes.
+/// Longer than a sync takes on a busy machine.
 const INTERVAL_MS: u64 = 500;
 
-/// Items of 4 kB. The memory holds them all, so that a cache drops none.
+/// Items of 4 kB. All of them fit into memory, so a cache drops none.
 const ITEMS: usize = 1200;

@@ -1,4 +1,5 @@
-//! A file system that is read-only when the server starts, and one that becomes it while it runs.
+//! A file system that is read-only when the server starts, and one that becomes read-only while it
+//! runs.
 
 use std::sync::atomic::AtomicBool;
 
@@ -53,12 +54,12 @@ fn a_file_system_that_becomes_read_only_ends_changes_and_nothing_else() -> Resul
     (0..200).try_for_each(|_| history.change(&mut stream))?;
     image.find_error()?;
     let ended = history.work(&mut stream, &AtomicBool::new(false));
-    let ended = format!("{:#}", ended.err().context("changes go on")?);
+    let ended = format!("{:#}", ended.err().context("changes continue")?);
     ensure!(ended.ends_with("got \"\"") || ended.contains("the disk has failed"), "{ended}");
     let mut stream = server.connect()?;
     let refused = ask(&mut stream, set)?;
     ensure!(refused.starts_with("SERVER_ERROR the disk has failed"), "{refused}");
-    ensure!(value(&mut stream, "kept")?.as_deref() == Some(b"kept".as_slice()), "gets go on");
+    ensure!(value(&mut stream, "kept")?.as_deref() == Some(b"kept".as_slice()), "reads continue");
     let ready = http::get(&admin, "/ready", &[])?;
     ensure!(ready.status == 503 && ready.body.contains("the disk has failed"), "{}", ready.body);
     ensure!(server.log().contains("Read-only file system"), "{}", server.log());

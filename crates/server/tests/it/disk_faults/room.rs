@@ -1,5 +1,5 @@
-//! A file system without space: a store refuses stores before it changes anything, a cache uses the
-//! space that it has, and both go on by themselves once there is more.
+//! A file system without free space. A store refuses stores before it changes anything, a cache
+//! uses the space that it has, and both continue by themselves once there is more space.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -65,16 +65,16 @@ fn a_full_file_system_refuses_stores_before_they_change_anything() -> Result<()>
         }
         image.fill()?;
         let refused = store_until_full(&mut stream, 200, 0)?;
-        // How much lives is an estimate, so a few changes may fit after one was refused.
+        // The number of live bytes is an estimate, so a few changes may fit after one was refused.
         let mut round = 0;
         while set(&mut stream, 7, round + 1)? != NO_ROOM {
             round += 1;
-            ensure!(round < 500, "an overwrite needs room, too");
+            ensure!(round < 500, "an overwrite also needs space");
         }
         let left = value(&mut stream, "k7")?;
         ensure!(left == Some(value_of(7, round).into()), "the old value stays");
         ensure!(value(&mut stream, &format!("k{refused}"))?.is_none(), "nothing was stored");
-        ensure!(ask(&mut stream, "delete k8\r\n")? == "DELETED", "deletes go on");
+        ensure!(ask(&mut stream, "delete k8\r\n")? == "DELETED", "deletes continue");
         ensure!(value(&mut stream, "k8")?.is_none());
         ensure!(http::get(&admin, "/ready", &[])?.status == 200, "a full disk has not failed");
         image.make_room()?;
@@ -92,7 +92,7 @@ fn a_full_file_system_refuses_stores_before_they_change_anything() -> Result<()>
     Ok(())
 }
 
-/// Checks that a start says that the file system is full.
+/// Checks that a start reports that the file system is full.
 fn refused_for_space(image: &Image) -> Result<()> {
     let mut larderd = command(&binary());
     larderd.arg("-s").arg(image.mounted().join("../socket"));
@@ -124,7 +124,7 @@ fn deletes_make_room_in_the_space_that_a_full_file_system_has_given() -> Result<
         sleep(Duration::from_millis(500));
         server.signal(Signal::KILL)?;
         drop(server);
-        // A start replaces MANIFEST in the space of the one before, if a block has 4 KiB.
+        // A start replaces MANIFEST in the space of the previous one, if a block has 4 KiB.
         let (server, _) = match start(&image.mounted(), &ARGS) {
             Ok(started) => started,
             Err(_) => {
@@ -153,7 +153,7 @@ fn a_cache_uses_the_space_that_a_full_file_system_has_given() -> Result<()> {
         let store = |stream: &mut Stream, items: u32, round: u32| -> Result<()> {
             for n in 0..items {
                 ensure!(set(stream, n, round)? == "STORED", "a cache stores in memory");
-                // The disk keeps up.
+                // Slow enough for the disk to keep up.
                 sleep(Duration::from_millis(3));
             }
             Ok(())
@@ -169,7 +169,7 @@ fn a_cache_uses_the_space_that_a_full_file_system_has_given() -> Result<()> {
                 let is_newest = value.is_none_or(|value| value == value_of(n, round).into_bytes());
                 ensure!(is_newest, "k{n} is not what was stored last");
             }
-            // The memory alone has about 140.
+            // Memory by itself holds about 140.
             ensure!(found > 250, "only {found} items are found on {kind}");
         }
         image.make_room()?;

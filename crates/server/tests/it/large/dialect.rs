@@ -81,7 +81,7 @@ impl Dialect {
         }
     }
 
-    /// Appends a request whose response ends those of quiet requests.
+    /// Appends a request whose response ends the responses of quiet requests.
     pub(super) fn write_end(self, out: &mut Vec<u8>) {
         match self {
             Self::Text | Self::Meta => out.extend_from_slice(b"mn\r\n"),
@@ -112,7 +112,7 @@ impl Dialect {
         if let Self::Binary = self {
             return binary_answer(ear, request);
         }
-        // The failure of an earlier quiet append that found no item.
+        // This may be the failure of an earlier quiet append that found no item.
         let line = loop {
             let line = ear.line()?;
             if !(matches!(self, Self::Meta) && line == "NS") {

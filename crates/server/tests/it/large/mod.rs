@@ -1,5 +1,5 @@
-//! A client with keys of its own that stores and reads large values in all dialects and knows the
-//! expected values.
+//! A client with its own keys that stores and reads large values in all dialects, and checks that
+//! they are the expected ones.
 
 mod dialect;
 
@@ -102,7 +102,7 @@ impl Guest {
                 Peer::Plain(_) => {
                     self.dice.one_of(&[Dialect::Text, Dialect::Meta, Dialect::Binary])
                 }
-                // By the end of its handshake it has sent a command in the text protocol.
+                // A TLS peer has already sent a command in the text protocol during its handshake.
                 Peer::Tls(_) => self.dice.one_of(&[Dialect::Text, Dialect::Meta]),
             };
             for _ in 0..self.dice.below(20) {
@@ -220,7 +220,7 @@ impl Guest {
         }
     }
 
-    /// Returns the positions at which the sent bytes are divided.
+    /// Returns the positions at which the input is divided.
     fn cuts(&mut self, bytes: usize) -> Vec<usize> {
         let count = self.dice.one_of(&[0, 0, 1, 3, 8]);
         let mut cuts: Vec<usize> = (0..count)

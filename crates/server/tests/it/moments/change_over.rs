@@ -1,4 +1,5 @@
-//! Two processes: a successor starts, one of both is held at a step, and one of both gets signals.
+//! Two processes: a successor starts, one of the two is held at a step, and one of the two receives
+//! signals.
 
 use anyhow::{Result, ensure};
 use larder_server::Step::{self, *};
@@ -9,10 +10,10 @@ use super::scene::{KINDS, Kind, Scene, has_ended};
 use super::start_and_stop::{PROMPT, START};
 use super::{run_all, wants_all};
 
-/// The steps that a change-over has and a start has not.
+/// The steps that exist only in a changeover.
 pub(crate) const STEPS: &[Step] = &[Rehearsed, DirectoryTaken, Retired, DirectoryLeft];
 
-/// Who gets the signal.
+/// The process that receives the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
     Old,
@@ -27,12 +28,12 @@ struct Case {
     told: Signal,
 }
 
-/// True if the process that is held at the step is the old one.
+/// True if the old process is the one that is held at the step.
 fn is_old(step: Step) -> bool {
     matches!(step, Retired | DirectoryLeft)
 }
 
-/// True if the old process does not serve any more: it has left the directory, or is about to.
+/// True if the old process no longer serves, because it has left the directory or is about to.
 fn has_left(case: Case) -> bool {
     let before = [SignalsCaught, SocketsListen, StopWatched, MemoryMapped, Rehearsed];
     case.kind.has_directory() && !before.contains(&case.step)
@@ -45,7 +46,7 @@ fn cases() -> Vec<Case> {
     for kind in KINDS {
         for &step in START.iter().chain(STEPS) {
             let is_of_directory = step == DirectoryRead || STEPS.contains(&step);
-            // At the last one the change-over has ended.
+            // At the last step the changeover has ended.
             if is_of_directory && !kind.has_directory() || step == Announced {
                 continue;
             }
@@ -80,8 +81,8 @@ fn a_signal_at_any_step_of_a_change_over_loses_nothing() {
         scene.let_go(case.step)?;
         let serves = judge(*case, &mut scene, &mut old, new)?;
         if let Some(pid) = serves {
-            // Memory that no reader shares is not handed over, and a cache's disk forgets at a
-            // kill.
+            // Memory that is not shared with readers is not handed over, and a cache's disk is
+            // empty after a kill.
             let may_be_empty = match case.kind {
                 Kind::Memory => pid != old.pid,
                 Kind::Cache => case.told == Signal::KILL,
@@ -102,7 +103,7 @@ fn a_signal_at_any_step_of_a_change_over_loses_nothing() {
     });
 }
 
-/// Waits for the end of the change-over. Returns the process that serves; `None` if the service has
+/// Waits for the end of the changeover. Returns the process that serves; `None` if the service has
 /// ended.
 fn judge(
     case: Case,
@@ -112,12 +113,12 @@ fn judge(
 ) -> Result<Option<Pid>> {
     let (ends, is_killed) = (case.told == Signal::TERM, case.told == Signal::KILL);
     match case.to {
-        // Other signals do not disturb it.
+        // Other signals do not disturb the changeover.
         _ if !ends && !is_killed => {
             scene.wait_until("the successor serves", || Ok(serves(scene, new)))?;
             Ok(Some(new))
         }
-        // The service ends. A successor that serves already is another service.
+        // The service ends. A successor that already serves is another service.
         To::Old if ends => {
             scene.wait_until("the old process ends", || old.has_ended())?;
             let goes_on = [OpeningEnded, PidfileWritten].contains(&case.step);
@@ -131,7 +132,7 @@ fn judge(
             );
             Ok((!has_ended(new)).then_some(new))
         }
-        // It can serve alone.
+        // The successor can serve without the old process.
         To::Old => {
             scene
                 .wait_until("the successor serves", || Ok(has_ended(new) || serves(scene, new)))?;
@@ -143,8 +144,8 @@ fn judge(
                 scene.wait_until("the old process ends", || old.has_ended())?;
                 return Ok(None);
             }
-            // The old process goes on.
-            ensure!(!old.has_ended()?, "nobody serves: {}", scene.log());
+            // The old process continues.
+            ensure!(!old.has_ended()?, "no process serves: {}", scene.log());
             Ok(Some(old.pid))
         }
     }

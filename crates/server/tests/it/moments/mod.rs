@@ -1,8 +1,8 @@
-//! Signals at each moment of a start, a stop and a change-over, with each kind of cache.
+//! Signals at each step of a start, a stop and a changeover, with each kind of cache.
 //!
-//! A debug build of larderd waits at a named step as long as a file of that name exists
-//! (`process/steps.rs`). The test holds it there, sends signals, lets it go on, and looks at what
-//! is left: the exit status, the files, and the items that were acknowledged.
+//! A debug build of larderd waits at a named step while a file with that name exists
+//! (`process/steps.rs`). The test holds it there, sends signals, and removes the file. Then it
+//! checks the exit status, the files, and the items that were acknowledged.
 #![cfg(debug_assertions)]
 
 mod change_over;
@@ -16,7 +16,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use larder_server::Step;
 
-/// Each step is held by a test; a new one has to be added to one of them.
+/// Each step is held by some test. A new step must be added to one of them.
 #[test]
 fn each_step_is_held_by_a_test() {
     let held = [start_and_stop::START, start_and_stop::STOP, change_over::STEPS].concat();
@@ -25,12 +25,13 @@ fn each_step_is_held_by_a_test() {
     }
 }
 
-/// True if all cases are wanted, not a sample: `make verify`.
+/// True if all cases should run instead of a sample, as with `make verify`.
 fn wants_all() -> bool {
     env::var_os("LARDER_MOMENTS").is_some()
 }
 
-/// Runs the cases, several at a time: they wait most of the time. Fails with all that failed.
+/// Runs the cases, several at a time, because they usually wait. Fails with a list of all that
+/// failed.
 fn run_all<C: Send + std::fmt::Debug>(cases: Vec<C>, run: impl Fn(&C) -> Result<()> + Sync) {
     let count = cases.len();
     let (cases, failed) = (Mutex::new(cases.into_iter()), Mutex::new(Vec::new()));

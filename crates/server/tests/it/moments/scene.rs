@@ -1,4 +1,4 @@
-//! A server that is held at steps.
+//! A server that can be held at steps.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use larder_testkit::{Address, Stream};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
-/// Where a cache lies.
+/// The location of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// In memory alone.
+    /// Only in memory.
     Memory,
     /// In the memory file of `-e`.
     File,
@@ -34,19 +34,19 @@ impl Kind {
     }
 }
 
-/// The folder of a server: its cache, its socket, and the steps at which it is held.
+/// The folder of a server. It contains its cache, its socket, and the files that hold it at steps.
 pub(crate) struct Scene {
     kind: Kind,
     folder: TempDir,
-    /// Options beside those of its kind; the last of two counts.
+    /// Options in addition to those of its kind. The last of two wins.
     pub(crate) options: &'static [&'static str],
-    /// Processes that the test has seen; killed at its end.
+    /// Processes that the test has found, which are killed at its end.
     seen: Vec<Pid>,
 }
 
 impl Scene {
     pub(crate) fn new(kind: Kind) -> Result<Self> {
-        // Not on a disk: a memory file takes its space at once.
+        // Not on a disk, because a memory file reserves all of its space when it is created.
         let folder = tempfile::tempdir_in("/dev/shm")?;
         fs::create_dir(folder.path().join("steps"))?;
         Ok(Self { kind, folder, options: &[], seen: Vec::new() })
@@ -93,7 +93,7 @@ impl Scene {
         Ok(server)
     }
 
-    /// Holds the next process that comes to a step.
+    /// Holds the next process that reaches a step.
     pub(crate) fn hold(&self, step: Step) -> Result<()> {
         File::create(self.path("steps").join(step.to_string()))?;
         Ok(())
@@ -103,12 +103,12 @@ impl Scene {
         Ok(fs::remove_file(self.path("steps").join(step.to_string()))?)
     }
 
-    /// Waits until a process has come to a step.
+    /// Waits until a process has reached a step.
     pub(crate) fn wait_for(&self, pid: Pid, step: Step) -> Result<()> {
         self.wait_until(&format!("{pid:?} is at {step}"), || Ok(self.is_past(pid, step)))
     }
 
-    /// Waits until a process that the test has not seen has come to a step. Returns it.
+    /// Waits until a new process has reached a step, and returns it.
     pub(crate) fn wait_for_new(&mut self, step: Step) -> Result<Pid> {
         let mut found = None;
         self.wait_until(&format!("a new process is at {step}"), || {
@@ -125,7 +125,7 @@ impl Scene {
         Ok(new)
     }
 
-    /// True if a process has come to a step.
+    /// True if a process has reached a step.
     pub(crate) fn is_past(&self, pid: Pid, step: Step) -> bool {
         self.reached().contains(&format!("{} {step}\n", pid.as_raw_pid()))
     }
@@ -181,7 +181,7 @@ impl Scene {
         }
     }
 
-    /// Starts a server once more. Fails if an item is missing that was acknowledged.
+    /// Starts a server again. Fails if an acknowledged item is missing.
     pub(crate) fn check_items(&mut self, keys: &[&str]) -> Result<()> {
         let mut server = self.serve().context("the next start")?;
         for key in keys {
@@ -197,7 +197,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         for pid in &self.seen {
-            // Most have ended.
+            // Most of them have ended.
             if is_ours(*pid) {
                 let _ = kill_process(*pid, Signal::KILL);
             }
@@ -205,13 +205,13 @@ impl Drop for Scene {
     }
 }
 
-/// True if a number is still that of a larderd, and not of another process.
+/// True if a process id still belongs to a larderd, and not to another process.
 fn is_ours(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid()))
         .is_ok_and(|name| name.trim() == "larderd")
 }
 
-/// True if a process has ended, or only has to be reaped. The last of its threads closes its files.
+/// True if a process has ended, or only remains to be reaped. Its last thread closes its files.
 pub(crate) fn has_ended(pid: Pid) -> bool {
     let of = |name: &str| format!("/proc/{}/{name}", pid.as_raw_pid());
     let is_zombie = fs::read_to_string(of("stat")).map_or(true, |stat| stat.contains(") Z "));

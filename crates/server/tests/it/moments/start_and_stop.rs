@@ -1,4 +1,4 @@
-//! A process alone: it starts, is held at a step, gets signals, and goes on.
+//! A single process: it starts, is held at a step, receives signals, and continues.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -27,13 +27,14 @@ pub(crate) const START: &[Step] = &[
     Announced,
 ];
 
-/// The steps of a start at which a signal to stop ends the process, whatever the main thread does.
+/// The steps of a start at which a signal to stop ends the process, even if the main thread is
+/// busy.
 pub(crate) const PROMPT: &[Step] = &[StopWatched, MemoryMapped, DirectoryRead, Rehearsed];
 
 /// The steps of a stop.
 pub(crate) const STOP: &[Step] = &[StopAsked, WorkersEnded, DiskEnded, HttpEnded];
 
-/// The signals that a process gets while it is held.
+/// The signals that a process receives while it is held.
 const TOLD: &[&[Signal]] = &[
     &[Signal::TERM],
     &[Signal::KILL],
@@ -54,7 +55,7 @@ struct Case {
     told: &'static [Signal],
 }
 
-/// All cases, or those that a change of the code would break first.
+/// Returns all cases, or only those that a change of the code would break first.
 fn cases(steps: &[Step]) -> Vec<Case> {
     let told = if wants_all() { TOLD } else { &TOLD[..3] };
     let mut cases = Vec::new();
@@ -93,8 +94,8 @@ fn a_signal_at_any_step_of_a_stop_loses_nothing() {
     });
 }
 
-/// A client comes while the directory opens, and is answered in the moment in which the main thread
-/// does not look for signals yet. The durability leaves time for a loss.
+/// A client connects while the directory opens, and is answered before the main thread begins to
+/// check for signals. The durability leaves time for a loss.
 #[test]
 fn what_is_acknowledged_in_the_first_moment_stays() {
     let mut scene = Scene::new(Kind::Store).unwrap();
@@ -105,7 +106,7 @@ fn what_is_acknowledged_in_the_first_moment_stays() {
     scene.wait_for(server.pid, DirectoryRead).unwrap();
     let mut client = scene.connect().unwrap();
     client.write_all(b"set early 0 0 1\r\nv\r\n").unwrap();
-    // Clients are accepted then, and wait.
+    // Clients are accepted at this point, and wait.
     sleep(Duration::from_millis(300));
     scene.let_go(DirectoryRead).unwrap();
     scene.wait_for(server.pid, OpeningEnded).unwrap();
@@ -118,7 +119,7 @@ fn what_is_acknowledged_in_the_first_moment_stays() {
     scene.check_items(&["early"]).unwrap();
 }
 
-/// Leaves an item in the cache by a server that ends.
+/// Leaves an item in the cache of a server that then ends.
 fn fill(scene: &mut Scene) -> Result<()> {
     let mut server = scene.serve()?;
     scene.set("kept")?;
@@ -128,8 +129,8 @@ fn fill(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Sends the signals to a server that is held, lets it go, and judges how it ends and what it
-/// leaves.
+/// Sends the signals to a server that is held, releases it, and checks its exit and the state that
+/// it leaves.
 fn judge(
     case: Case,
     mut scene: Scene,
@@ -137,9 +138,9 @@ fn judge(
     mut keys: Vec<&str>,
 ) -> Result<()> {
     for signal in case.told {
-        // Fails if an earlier one has ended the process.
+        // Fails if an earlier signal has ended the process.
         let _ = server.signal(*signal);
-        // The threads that wait for signals see each one.
+        // The threads that wait for signals receive each of them.
         sleep(Duration::from_millis(30));
     }
     if case.told[0] == Signal::TERM && PROMPT.contains(&case.step) {
@@ -151,7 +152,7 @@ fn judge(
     let stops = is_killed || is_told_to_stop || STOP.contains(&case.step);
     scene.let_go(case.step)?;
     if !stops {
-        // It goes on, and a later stop is as good as any.
+        // It continues, and a later stop works like any other.
         if case.told.contains(&Signal::USR2) {
             let successor = scene.wait_for_new(Announced)?;
             scene.set("later")?;
@@ -165,13 +166,13 @@ fn judge(
         keys.push("later");
     }
     let status = server.wait(&scene)?;
-    // A process that has ended before the last signal was not killed by it.
+    // A process that ended before the last signal was not killed by it.
     let was_killed = status.signal() == Some(Signal::KILL.as_raw());
     ensure!(status.success() || is_killed && was_killed, "it ends with {status}: {}", scene.log());
     let is_left = match case.kind {
         Kind::Memory => false,
         Kind::File | Kind::Store => true,
-        // After a kill it is empty.
+        // The directory is empty after a kill.
         Kind::Cache => !was_killed,
     };
     scene.check_items(if is_left { &keys } else { &[] })

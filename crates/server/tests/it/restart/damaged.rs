@@ -9,7 +9,8 @@ use larder_testkit::server::Signal;
 
 use super::{Place, get, set};
 
-/// Offset of a word by docs/region-format.md, the damaged contents, and the name in the log.
+/// Offset of a word according to docs/region-format.md, the damaged contents, and the name in the
+/// log.
 const DAMAGES: [(u64, u64, &str); 4] = [
     (400, 0, "number of groups"),
     (400, 1 << 40, "number of groups"),

@@ -25,7 +25,7 @@ fn restart_of_a_large_cache() -> Result<()> {
     let loads: Vec<_> = (0..FILLERS)
         .map(|filler| {
             let address = address.clone();
-            // It ends with the server.
+            // The thread ends with the server.
             thread::spawn(move || fill(&address, filler).is_err())
         })
         .collect();
@@ -98,7 +98,7 @@ fn start_until_a_hit(place: &Place) -> Result<(Duration, ServerUnderTest)> {
     Ok((began.elapsed(), server))
 }
 
-/// Returns how many of the items are present, each with its own value.
+/// Returns how many of the items exist, after checking their values.
 fn kept(stream: &mut Stream) -> Result<u64> {
     const BATCH: u64 = 100;
     let mut kept = 0;

@@ -1,5 +1,5 @@
-//! Servers that are killed under load from several connections: no acknowledged change is lost, and
-//! no value appears that was not stored.
+//! Servers that are killed under load from several connections. No acknowledged change may be lost,
+//! and no value may appear that was not stored.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -59,7 +59,7 @@ fn a_server_that_is_killed_at_work_loses_nothing_that_it_answered() -> Result<()
 struct Known {
     /// The last acknowledged version; 0 without an item.
     answered: u64,
-    /// The version if the unacknowledged change was executed.
+    /// The version that results if the unacknowledged change was executed.
     asked: Option<u64>,
 }
 
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// Compares the cache with the known state, and finds out which unacknowledged changes were
+    /// Compares the cache with the known state, and determines which unacknowledged changes were
     /// executed.
     fn check(&mut self, stream: &mut Stream) -> Result<()> {
         for place in 0..KEYS {
@@ -192,7 +192,7 @@ impl Client {
             let key = format!("shared_{shared}");
             version_of(&key, get(stream, &key)?)?;
         }
-        // Its group may have been left locked.
+        // The key's group may have been left locked.
         set(stream, &format!("own_{}", self.number), 0, b"1")
     }
 }
@@ -214,7 +214,7 @@ fn learn(key: &str, known: Known, found: u64) -> Result<Known> {
     Ok(Known { answered: found, asked: None })
 }
 
-/// Returns true if the request got the expected response, false if the server is gone.
+/// Returns true if the request received the expected response, false if the server is gone.
 fn answered(stream: &mut Stream, request: &[u8], end: &str) -> Result<bool> {
     let Err(error) = stream.ask(request, end.as_bytes()) else { return Ok(true) };
     let words = error.to_string();
@@ -233,7 +233,7 @@ fn store(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
-/// Returns a value that names its key: mostly some hundred bytes, sometimes in pieces.
+/// Returns a value that contains its key, usually some hundred bytes, sometimes in pieces.
 pub(crate) fn value(key: &str, version: u64) -> Vec<u8> {
     let mut random = version;
     for byte in key.bytes() {
@@ -249,10 +249,10 @@ pub(crate) fn value(key: &str, version: u64) -> Vec<u8> {
     value
 }
 
-/// Returns the version of a value; 0 without an item.
+/// Returns the version in a value; 0 without an item.
 ///
 /// # Errors
-/// The value was not stored for this key.
+/// Fails if the value was not stored for this key.
 pub(crate) fn version_of(key: &str, found: Option<Vec<u8>>) -> Result<u64> {
     let Some(found) = found else { return Ok(0) };
     let digits = found.iter().take_while(|byte| byte.is_ascii_digit()).count();

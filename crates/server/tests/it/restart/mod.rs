@@ -1,4 +1,4 @@
-//! A cache in a file (`-e`): how its server ends, and how another one starts with it.
+//! A cache in a file (`-e`): how its server ends, and how another server starts with it.
 
 mod damaged;
 mod large;
@@ -215,7 +215,7 @@ fn flushed_items_stay_flushed() -> Result<()> {
     server.stop(Signal::KILL)?;
     sleep(Duration::from_secs(3));
     let (_server, mut stream) = place.start(&[])?;
-    assert_eq!(get(&mut stream, "after")?, None, "it was to be flushed meanwhile");
+    assert_eq!(get(&mut stream, "after")?, None, "it should have been flushed in the meantime");
     set(&mut stream, "later", 0, b"3")?;
     assert!(get(&mut stream, "later")?.is_some());
     Ok(())
@@ -347,8 +347,8 @@ fn only_its_user_can_access_the_file() -> Result<()> {
     assert!(words.contains("user 0"), "{words}");
     fs::remove_file(place.path())?;
 
-    // A file that root may not write to must stay unwritable for its server, too: the socket is in
-    // a directory that all users may write to.
+    // A file that root may not write to must also stay read-only for its server. The socket is in a
+    // directory to which all users may write.
     let socket = place.0.path().join("socket");
     let path = place.path();
     let args = ["-u", "nobody", "-e", path.to_str().context("UTF-8")?];
@@ -378,7 +378,7 @@ fn a_daemon_keeps_the_file_where_it_was_started() -> Result<()> {
         let output = run_to_end(&mut larderd)?;
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let words = fs::read_to_string(&pid_file)?;
-        let pid = Pid::from_raw(words.trim().parse()?).context("0 is no process")?;
+        let pid = Pid::from_raw(words.trim().parse()?).context("0 is not a process id")?;
         let mut stream = Stream::connect(&Address::Unix(socket.clone()))?;
         assert_eq!(get(&mut stream, "k")?.is_some(), has_k);
         set(&mut stream, "k", 0, b"1")?;

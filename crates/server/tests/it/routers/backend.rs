@@ -131,7 +131,7 @@ impl Backend {
             }
             ("cas", Some(_)) => ("EXISTS", Vec::new()),
             ("lease-set", _) => {
-                // An item stored in the meantime is newer. The lease is over in either case.
+                // An item stored in the meantime is newer. The lease ends in either case.
                 let has_lease = token.is_some() && self.leases.get(key) == token.as_ref();
                 if has_lease {
                     self.leases.remove(key);
@@ -161,7 +161,7 @@ impl Backend {
         let Some(item) = self.items.get_mut(key) else { return expect("NOT_FOUND", reply) };
         let number = str::from_utf8(&item.value).ok().and_then(|text| text.trim_end().parse().ok());
         let Some(number) = number.filter(|_| !item.value.is_empty()) else {
-            ensure!(matches!(reply, Reply::ClientError(_)), "{:?} is no number", item.value);
+            ensure!(matches!(reply, Reply::ClientError(_)), "{:?} is not a number", item.value);
             return Ok(());
         };
         let number: u64 = number;
@@ -171,7 +171,7 @@ impl Backend {
         };
         ensure!(*reply == Reply::Number(counted), "expected {counted}");
         let width = item.value.len();
-        // The value does not get shorter.
+        // The value does not become shorter.
         item.value = format!("{counted:<width$}").into_bytes();
         item.cas = None;
         Ok(())
@@ -192,7 +192,7 @@ impl Conversation {
         Self(Dice::new(seed))
     }
 
-    /// Returns requests to send at once. Tokens are those that the backend has sent so far.
+    /// Returns requests to send together. Their tokens are those that the backend has sent so far.
     pub(crate) fn requests(&mut self, backend: &Backend) -> Vec<Request> {
         let count = 1 + self.0.below(BATCH_MAX);
         (0..count).map(|_| self.request(backend)).collect()

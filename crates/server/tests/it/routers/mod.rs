@@ -21,7 +21,7 @@ fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
     ServerUnderTest::start(&binary(), transport, args)
 }
 
-/// Sends requests at once, in random pieces, and passes the replies on in order.
+/// Sends requests together, in random pieces, and passes the replies on in order.
 fn exchange(
     stream: &mut Stream,
     requests: &[Request],
@@ -75,7 +75,7 @@ fn every_pipeline_that_mcrouter_can_send_is_answered_as_it_expects() -> Result<(
             })
             .with_context(|| format!("conversation {seed}, batch {batch}"))?;
         }
-        // The next conversation finds no item of this one.
+        // The next conversation must not find items of this one.
         exchange(&mut stream, &[Request::Flush { delay: None }], 0, |_, _| Ok(()))?;
     }
     Ok(())
@@ -141,7 +141,8 @@ fn a_lease_is_over_when_it_is_used_or_the_item_deleted() -> Result<()> {
 fn requests_as_memcacheds_proxy_sends_them_are_accepted() -> Result<()> {
     let server = start(Transport::Tcp, &[])?;
     let mut stream = server.connect()?;
-    // It writes `noreplY` over `noreply` and a blank over the flag `q`, and waits for the replies.
+    // The proxy writes `noreplY` over `noreply` and a blank over the flag `q`, and waits for the
+    // replies.
     let said = [
         ("version\r\n", "VERSION 1.6.45\r\n"),
         ("set k 0 0 3 noreplY\r\nabc\r\n", "STORED\r\n"),

@@ -1,25 +1,26 @@
-//! The estimate of the hottest keys, made of samples.
+//! Estimates the hottest keys from samples.
 
 use super::sampler::Sample;
 use super::sketch::{Order, Sketch};
 
-/// Evaluates samples. It reads no clock: the caller passes the time that has gone by.
+/// Evaluates samples. It does not read a clock: the caller passes the elapsed time.
 #[derive(Debug)]
 pub(super) struct Collector {
     sketch: Sketch,
-    /// The time that the counts stand for, and the samples in them; both are halved with them.
+    /// The time that the counts cover, and the number of samples in them. Both are halved together
+    /// with the counts.
     window_secs: f64,
     sampled: f64,
-    /// Time since the counts were halved last.
+    /// Time since the counts were last halved.
     unhalved_secs: f64,
 }
 
-/// The keys that most commands and most bytes are for, at one time.
+/// The keys with the most commands and the keys with the most bytes, at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HotList {
-    /// The time that the rates are a mean of, in seconds. Older commands count less.
+    /// The time over which the rates are averaged, in seconds. Older commands count less.
     pub(crate) window_secs: f64,
-    /// How many samples the rates are made of.
+    /// The number of samples from which the rates were computed.
     pub(crate) sampled: u64,
     pub(crate) by_rate: Vec<HotKey>,
     pub(crate) by_bytes: Vec<HotKey>,
@@ -29,12 +30,12 @@ pub(crate) struct HotList {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HotKey {
     pub(crate) key: Box<[u8]>,
-    /// Commands in a second.
+    /// Commands per second.
     pub(crate) per_sec: f64,
-    /// Bytes of these commands and of their responses in a second.
+    /// Bytes of these commands and of their responses per second.
     pub(crate) bytes_per_sec: f64,
-    /// How far the true number may be off the one that the list is ordered by, in its unit. It is
-    /// further off in fewer than one of a hundred rows.
+    /// The likely maximum error of the number by which the list is ordered, in its unit. Fewer than
+    /// one in a hundred rows have a larger error.
     pub(crate) error: f64,
 }
 
@@ -51,7 +52,7 @@ impl Collector {
         self.sketch.add(sample.key, [commands, bytes]);
     }
 
-    /// Lets time go by.
+    /// Advances the time by `secs`.
     pub(super) fn age(&mut self, secs: f64) {
         self.window_secs += secs;
         self.unhalved_secs += secs;
@@ -79,7 +80,7 @@ impl Collector {
         let hot_keys = heaviest.into_iter().map(|(key, count)| {
             let [commands, bytes] = Order::ALL.map(|of| match of == order {
                 true => count.of(of).weight,
-                // A row has an error for the number that it is ordered by only.
+                // A row only shows the error of the number by which it is ordered.
                 false => count.of(of).own(),
             });
             let tally = count.of(order);
@@ -102,7 +103,7 @@ const HALVED_EVERY_SECS: f64 = 10.0;
 /// How many standard deviations of the sample an error covers.
 const DEVIATIONS: f64 = 3.0;
 
-/// How many keys a list has at most.
+/// Maximum number of keys in a list.
 pub(crate) const LISTED_MAX: usize = 100;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The list of a load whose true rates are known.
+//! Lists of loads whose true rates are known.
 
 use std::env;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rtrb::Consumer;
 use super::super::sampler::{Mean, Sampler, take};
 use super::*;
 
-/// Zipf's law: the cumulated shares of the keys, the most frequent first.
+/// Zipf's law: the cumulative shares of the keys, the most frequent key first.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -35,7 +35,7 @@ impl Zipf {
     }
 }
 
-/// A load on a collector. The keys of commands that are not sampled are not drawn.
+/// A load on a collector. Keys are drawn only for sampled commands.
 struct Load<'a> {
     zipf: &'a Zipf,
     random: Rng,
@@ -52,7 +52,7 @@ impl<'a> Load<'a> {
         Self { zipf, random, sampler, ring, collector, ran_secs: 0.0 }
     }
 
-    /// Runs to this time since the start, and returns the keys of the list and the list.
+    /// Runs until this time since the start. Returns the keys of the list and the list itself.
     fn run_until(&mut self, secs: f64) -> (Vec<usize>, HotList) {
         while self.ran_secs < secs - 0.01 {
             for _ in 0..COMMANDS_PER_SEC / 20 {
@@ -72,8 +72,8 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Fails unless the first twelve have the true ten, and all pairs in order whose rates differ by
-/// more than 30 %.
+/// Fails unless the first twelve keys include the true ten, and every pair whose rates differ by
+/// more than 30 % is in order.
 fn assert_first_are_found(found: &[usize], zipf: &Zipf, seed: u64) {
     let first = &found[..12];
     for key in 0..10 {
@@ -87,7 +87,7 @@ fn assert_first_are_found(found: &[usize], zipf: &Zipf, seed: u64) {
     }
 }
 
-/// Runs two seeds, or as many as `LARDER_SEEDS` says: a seed takes seconds without optimization.
+/// Runs two seeds, or the number in `LARDER_SEEDS`. A seed takes seconds without optimization.
 #[test]
 fn the_hottest_keys_of_a_zipf_load_are_found_in_ten_seconds_and_exactly_in_sixty() {
     let zipf = Zipf::new();
@@ -107,7 +107,7 @@ fn the_hottest_keys_of_a_zipf_load_are_found_in_ten_seconds_and_exactly_in_sixty
         found.sort_unstable();
         assert_eq!(found, (0..10).collect::<Vec<_>>(), "seed {seed}: after 60 s");
     }
-    assert!(off * 100 < rows, "{off} of {rows} rates are further off than the row says");
+    assert!(off * 100 < rows, "{off} of {rows} rates have a larger error than the row shows");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn keys_are_ordered_by_commands_and_by_bytes() {
     let [small, large] = &list.by_rate[..] else { panic!("{list:?}") };
     assert_eq!((&*small.key, small.per_sec, small.bytes_per_sec), (&b"small"[..], 600.0, 6e4));
     assert_eq!(&*large.key, b"large");
-    // Three deviations of 300 samples that stand for 10 commands each.
+    // Three standard deviations of 300 samples that stand for 10 commands each.
     assert!((small.error - 3.0 * (300f64 * 100.0).sqrt() / 5.0).abs() < 1e-9);
     let first = &list.by_bytes[0];
     assert_eq!((&*first.key, first.per_sec, first.bytes_per_sec), (&b"large"[..], 60.0, 6e5));
@@ -145,10 +145,10 @@ fn a_new_hot_key_is_ahead_of_an_old_one_within_a_window() {
     assert!(collector.list().window_secs < 20.0);
 }
 
-/// The load of the issue, and a number of keys that is large for the sketch.
+/// A realistic load, and a number of keys that is large for the sketch.
 const COMMANDS_PER_SEC: u32 = 400_000;
 const KEYS: u32 = 1_000_000;
 const SKEW: f64 = 0.99;
 
-/// What the mean adapts to at this load.
+/// The mean that the server settles on at this load.
 const MEAN: u32 = 32;
