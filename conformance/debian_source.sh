@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fetches the upstream tarball of a Debian source package and unpacks it: `debian_source.sh NAME
-# VERSION FOLDER [STRIPPED]`, where STRIPPED, 1 by default, is how many leading folders of the
-# archive are left out. Nothing of it is ever committed. A missing source entry of apt is added in a file
-# of its own, which needs root.
+# Downloads the upstream tarball of a Debian source package and unpacks it:
+# `debian_source.sh NAME VERSION FOLDER [STRIPPED]`. STRIPPED is the number of leading folders to
+# remove from paths in the archive, 1 by default. The sources are never committed. If apt has no source
+# entry, the script adds one in a separate file, which needs root.
 set -euo pipefail
 
 name=$1 version=$2 folder=$3 stripped=${4:-1}
@@ -21,7 +21,7 @@ is_known() {
 
 [ ! -e "$folder/ready" ] || exit 0
 if ! is_known; then
-    [ "$(id -u)" -eq 0 ] || fail "apt has no source of it. Add a deb-src entry and run apt-get update"
+    [ "$(id -u)" -eq 0 ] || fail "apt has no source package of this version. Add a deb-src entry and run apt-get update"
     # shellcheck source=/dev/null
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     mirror=$("$root/packaging/debian-mirror.sh")
@@ -33,7 +33,7 @@ fi
 rm -rf "$folder"
 mkdir -p "$folder/download"
 cd "$folder/download"
-apt-get source -qq --tar-only "$name" || fail "the archive does not give it"
+apt-get source -qq --tar-only "$name" || fail "apt-get cannot download the source package"
 tar -xf "${name}_${version}".orig.tar.* --strip-components="$stripped" -C ..
 cd ..
 rm -r download

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides the packages of README.md, Rust and Go: Debian packages as
-# root, the subcommands of cargo as anybody. Not as root it names the command for the packages and
-# fails. What is there already is left alone.
+# Installs the programs that the tests need in addition to the packages of README.md, Rust and Go.
+# Debian packages need root: as another user, the script prints the command that installs them, and
+# fails. Subcommands of cargo can be installed by any user. The script skips everything that is
+# already installed.
 #
-#     install.sh              what `make test` needs
-#     install.sh all          also what only `make verify` needs
+#     install.sh              installs what `make test` needs
+#     install.sh all          also installs what only `make verify` needs
 #     install.sh list [all]   prints the names of the packages, and installs nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A package a line, and the command that succeeds if what it has is there from elsewhere. Without a
-# command dpkg knows.
+# One package per line, with a command that succeeds if its contents are installed, also from another
+# source. Without a command, dpkg is asked.
 test_packages="
 cmake                           command -v cmake
 gdb                             command -v gdb
@@ -73,12 +74,12 @@ wordpress
 wordpress-theme-twentytwentythree
 xfsprogs
 "
-# The C library that programs of the other architecture are run with.
+# The C library for running programs of the other architecture.
 case $(uname -m) in
     x86_64) verify_packages+="libc6-arm64-cross" ;;
     aarch64) verify_packages+="libc6-amd64-cross" ;;
 esac
-# The subcommands of cargo, and what each is built with.
+# The subcommands of cargo, with their versions and the options of their builds.
 subcommands=(
     "cargo-fuzz 0.13.2"
     "cargo-deny 0.20.2"
@@ -90,7 +91,7 @@ fail() {
     exit 1
 }
 
-# Prints the packages that are missing, of lines like those above.
+# Reads lines like those above, and prints the packages that are missing.
 missing_packages() {
     local package probe
     while read -r package probe; do
@@ -117,12 +118,12 @@ install_packages() {
         apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 }
 
-# The subcommands run for seconds: their build takes longer, unless it is without optimizations.
+# The subcommands run only for seconds, so they are built without optimizations, which is faster.
 install_subcommands() {
     local subcommand name version features
     for subcommand in "${subcommands[@]}"; do
         read -r name version features <<<"$subcommand"
-        # The first line that it prints has its version: `cargo-deny 0.20.2`.
+        # The first line of the output has the version: `cargo-deny 0.20.2`.
         case "$(cargo "${name#cargo-}" --version 2>/dev/null) " in
             "$name $version"[[:space:]]*) ;;
             # shellcheck disable=SC2086 # The features are words.
@@ -131,7 +132,7 @@ install_subcommands() {
     done
 }
 
-# Debian 12 has a Go that is too old, so it is a prerequisite of README.md.
+# Debian 12's Go is too old, so README.md lists Go as a prerequisite.
 check_go() {
     (cd go && go list -m) >/dev/null 2>&1 ||
         fail "the Go packages need Go $(sed -n 's/^go //p' go/go.mod) or newer, found" \
@@ -143,19 +144,20 @@ wanted_packages=$test_packages
 case ${1:-} in
     "" | all) ;;
     list) awk 'NF { print $1 }' <<<"$wanted_packages"; exit ;;
-    *) fail "expected no word, all or list, found $1" ;;
+    *) fail "expected no argument, all or list, found $1" ;;
 esac
 
 check_go
 install_packages
 install_subcommands
 
-# The tests of the Go packages run with both supported releases. Without the other they are skipped.
+# The tests of the Go packages run with both supported releases of Go. If the other release is not
+# installed, its tests are skipped.
 [ "${1:-}" != all ] || go/conformance/release.sh install
 
-# Miri is not there for every nightly toolchain, and where it is not `make miri` is skipped.
+# Some nightly toolchains have no Miri. Without Miri, `make miri` is skipped.
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
     rustup component add miri rust-src --toolchain nightly ||
         rustup toolchain install nightly --profile minimal --component miri --component rust-src ||
-        echo "install.sh: Miri cannot be had: memory orderings are not checked" >&2
+        echo "install.sh: cannot install Miri: memory orderings are not checked" >&2
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs suites of clients (conformance/clients) and memcached's own suite, each with a larderd that has a
-# directory on disk: tier.sh store|cache [SUITE...]. What contradicts a directory is in tier.toml.
+# Runs suites of clients (conformance/clients) and memcached's own suite with a larderd that has a disk
+# tier: tier.sh store|cache [SUITE...]. tier.toml lists the tests that cannot pass with a disk tier.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,7 +22,7 @@ for word; do
         -M) [ "\$mode" = store ] || exec "$larderd" "\$@" ;;
     esac
 done
-# Those of processes that have ended.
+# Remove the directories of processes that have ended.
 for items in "$folder"/items/*; do
     [ -d "/proc/\${items##*/}" ] || rm -rf "\$items"
 done
@@ -33,7 +33,7 @@ END
 chmod +x "$folder/larderd"
 export LARDERD=$folder/larderd
 
-# Prints how many tests of a suite have to pass although others contradict the mode; nothing if all have.
+# Prints how many tests of a suite must pass in this mode. Prints nothing if all tests must pass.
 passing() {
     python3 - "$root/conformance/tier.toml" "$LARDER_TIER" "$1" <<'END'
 import sys, tomllib
@@ -44,7 +44,7 @@ for contradiction in tomllib.load(open(path, "rb"))["contradiction"]:
 END
 }
 
-# Runs a suite of clients, whose last line has the counts.
+# Runs a suite of clients. The last line of its output has the counts.
 play() {
     local enough
     enough=$(passing "$1")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The same requests to BigCache's HTTP server, built from its module, and to larderd's admin
-# listener: equal statuses, bodies and statistics. DIFFERENCES lists where they differ, and why.
+# Sends the same requests to BigCache's HTTP server, built from its module, and to larderd's admin
+# listener, and compares statuses, bodies and statistics. DIFFERENCES lists the differences and their
+# reasons.
 source "$(dirname "$0")/server.sh"
 
 version=v3.1.0
@@ -8,7 +9,7 @@ module=github.com/allegro/bigcache/v3
 command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
 command -v curl >/dev/null || fail "curl is missing: run conformance/install.sh all"
 
-# Prints a free port of 127.0.0.1, other than those it is given.
+# Prints a free port of 127.0.0.1 that is not among the arguments.
 free_port() {
     local port=$((20000 + RANDOM % 10000))
     while accepts "$port" || [[ " $* " == *" $port "* ]]; do port=$((port + 1)); done
@@ -59,7 +60,7 @@ same() {
     check "$*" "$(request "$theirs" "$@")" "$(request "$ours" "$@")"
 }
 
-# Compares the statuses with those that are expected: METHOD PATH THEIRS OURS.
+# Compares the statuses with the expected ones: METHOD PATH THEIRS OURS.
 differs() {
     check "$1 $2 (theirs)" "$(request "$theirs" "$1" "$2" | cut -d' ' -f1)" "$3"
     check "$1 $2 (ours)" "$4" "$(request "$ours" "$1" "$2" | cut -d' ' -f1)"
@@ -102,15 +103,15 @@ same DELETE cache/absent
 check "stats" "$(statistics "$theirs")" "$(statistics "$ours")"
 same POST stats
 
-# DIFFERENCES. An empty key is no key for any method; BigCache looks for it to remove it.
+# DIFFERENCES. larderd refuses an empty key in every method; BigCache searches for it in a DELETE.
 differs GET cache/ 400 400
 differs PUT cache/ 400 400
 differs DELETE cache/ 404 400
 # BigCache answers 200 to methods that do nothing.
 differs POST cache/large 200 405
-# Go's server redirects a path that is not normal; larderd takes it as it is.
+# Go's server redirects a path that is not normalized; larderd uses the path unchanged.
 differs GET cache/a/../large 301 404
-# This version of BigCache takes `clear` for a key.
+# This version of BigCache treats `clear` as a key.
 differs DELETE cache/clear 200 200
 differs DELETE cache/clear 404 200
 differs GET cache/large 200 404

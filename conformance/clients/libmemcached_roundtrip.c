@@ -1,6 +1,6 @@
 /* All operations of libmemcached on one server: libmemcached_roundtrip HOST PORT BEHAVIOUR.
- * A HOST with a slash is the path of a Unix socket. Prints every failure and ends with 1 if there
- * is one. */
+ * A HOST with a slash is the path of a Unix socket. Prints every failure. The exit status is 1 if
+ * there was a failure. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <libmemcached/memcached.h>
@@ -78,7 +78,7 @@ static void storing_and_reading(void)
     expect_value("k", NULL, 0, 0);
 }
 
-/* Commands that libmemcached sends at once, waiting for the answers. */
+/* Commands that libmemcached sends immediately, and whose answers it waits for. */
 static void conditions(void)
 {
     expect_result(memcached_replace(client, "c", 1, "r", 1, 0, 0), MEMCACHED_NOTSTORED, "replace nothing");

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# libmemcached's own tests, which start `memcached` themselves, on ports and Unix sockets of their
-# own.
+# libmemcached's own tests. They start `memcached` themselves, on their own ports and Unix sockets.
 source "$(dirname "$0")/server.sh"
 
 version=1.1.4
@@ -14,8 +13,8 @@ if [ ! -e "$built/ready" ]; then
     touch "$built/ready"
 fi
 link_as_memcached
-# Excluded: a regression test that connects to a remote address, and one that fails if an answer
-# arrives at once.
+# Excluded: a regression test that connects to a remote address, and a test that fails if a response
+# arrives immediately.
 MEMCACHED_BINARY=$folder/bin/memcached ctest --test-dir "$built" --timeout 100 -j 4 -E 'lp583031|gh-php-memcached_0531' |
     tee "$folder/results" | grep -E -v 'Start|Passed' || true
 failed=$(grep -c -E '\*\*\*(Failed|Timeout|Exception|Not Run)' "$folder/results" || true)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# libmemcached's own check of a server: all tests of the text protocol, and those of the binary one.
+# libmemcached's own check of a server: all tests of the text protocol and of the binary protocol.
 source "$(dirname "$0")/server.sh"
 
 command -v memccapable >/dev/null || fail "memccapable is missing: run conformance/install.sh"
@@ -12,8 +12,8 @@ protocols=a
 [ "$(timeout 1 head -c 1 <&3 | od -An -tx1)" != " 81" ] || protocols="a b"
 exec 3>&-
 for protocol in $protocols; do
-    # The program reports failures on stderr. If it ends before its last test it has failed,
-    # whatever it reported until then.
+    # The program reports failures on stderr. If it ends before its last test, it has failed,
+    # whatever it reported before.
     completed=0
     timeout 60 memccapable -h 127.0.0.1 -p "$port" -$protocol >"$folder/results" 2>&1 || completed=1
     cat "$folder/results"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# memjs, a Node client of the binary protocol. Its own tests mock the server, so this suite has its
-# own program.
+# memjs, a Node client of the binary protocol. Its own tests mock the server, so this suite runs a
+# separate program.
 source "$(dirname "$0")/node.sh"
 
 start_on_free_port

@@ -27,7 +27,7 @@ def connect(port=PROXY):
 
 @contextlib.contextmanager
 def last_server():
-    """Runs the last of the servers for a while."""
+    """Runs the last server until the end of the block."""
     user = pwd.getpwuid(os.getuid()).pw_name
     server = subprocess.Popen([LARDERD, "-u", user, "-l", "127.0.0.1", "-p", SERVERS[-1], "-U", "0"])
     try:
@@ -78,7 +78,7 @@ def many(client):
 
 def secs_until(condition, client):
     """Returns the seconds until a condition first holds, ignoring errors before; None if it never
-    does."""
+    holds."""
     began = time.monotonic()
     while time.monotonic() - began < RETURN_SECS:
         try:

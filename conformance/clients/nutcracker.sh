@@ -10,7 +10,7 @@ for _ in 1 2 3; do
     start_on_free_port
     servers+=("$port")
 done
-# The driver stops and restarts the last one.
+# The driver stops and restarts the last server.
 kill "${pids[2]}"
 wait "${pids[2]}" || true
 unset 'pids[2]'

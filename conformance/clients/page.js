@@ -1,4 +1,4 @@
-// Compares the pages of the admin listener, in a browser, with the rows of `stats`.
+// Compares the pages of the admin listener, as a browser shows them, with the rows of `stats`.
 'use strict';
 
 const { execFileSync } = require('child_process');
@@ -42,7 +42,7 @@ async function stats(section = '', of = port) {
 
 const tile = (page, name) => page.locator(`.tile[data-name="${name}"] .value`).innerText();
 
-// Returns the cells of the row of a table that begins with a text.
+// Returns the cells of the table row that begins with a text.
 async function row(page, table, first) {
   const rows = await page.locator(`#${table} tr`).all();
   for (const line of rows) {
@@ -52,7 +52,7 @@ async function row(page, table, first) {
   return [];
 }
 
-// Returns the whole number of a cell that shows a rounded one.
+// Returns the exact number of a cell that shows a rounded number.
 async function exact(page, table, first, column) {
   const line = page.locator(`#${table} tr`, { has: page.locator('th', { hasText: first }) });
   return line.first().locator('th, td').nth(column).getAttribute('title');
@@ -97,7 +97,7 @@ async function values(page) {
   });
 }
 
-// Keys are foreign bytes. The page shows each as text in which every byte can be seen.
+// Keys are untrusted bytes. The page shows each key as text in which every byte is visible.
 async function keysOfOthers(page) {
   const shown = {
     '<img/src=x/onerror=pwned=1>': '<img/src=x/onerror=pwned=1>',
@@ -119,7 +119,7 @@ async function keysOfOthers(page) {
     document.querySelectorAll('table img, table b').length === 0));
 }
 
-// Every count is written in one way: at most four digits and a letter, or less than 10,000.
+// All counts have the same format: less than 10,000, or at most four digits and a letter.
 async function past(page) {
   await check('a server that has just started shows minutes', async () =>
     (await page.locator('.times span').first().innerText()) === '−5 min');
@@ -156,7 +156,7 @@ async function past(page) {
 
 const AXE = require('axe-core').source;
 
-// Runs the rules of axe-core. The policy of the page is left out for its script only.
+// Runs the rules of axe-core. The content security policy of the page is bypassed only for its script.
 async function isAccessible(browser, address, colorScheme, prepare) {
   const context = await browser.newContext({ bypassCSP: true, colorScheme });
   const page = await context.newPage();
@@ -411,7 +411,7 @@ async function keysByRole(browser) {
   await closed.close();
 }
 
-// A cached page is foreign bytes: opened in the browser it is saved, not run.
+// A cached page is untrusted: if it is opened in the browser, the browser saves it and does not run it.
 async function valuesOfOthers(browser) {
   const html = "<script>fetch('/api/v1/clear', { method: 'POST' })</script>";
   await send(`set page.html 0 0 ${html.length}\r\n${html}\r\n`);
@@ -427,8 +427,8 @@ async function valuesOfOthers(browser) {
   await page.close();
 }
 
-// The section of a disk tier: its numbers, then its failure, which a limit on the length of files
-// provokes.
+// The section of a disk tier: first its numbers, then its failure, which a limit on the length of files
+// causes.
 async function disk(browser, mode, of) {
   const [wire, listener, process] = of.split(' ');
   const fill = () => send(Array.from({ length: 9000 }, (_, i) =>

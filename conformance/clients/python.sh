@@ -1,5 +1,5 @@
-# Sourced by the suites of Python clients: one environment with pinned packages, source packages,
-# and pytest's counts.
+# Sourced by the suites of Python clients: provides an environment with pinned packages, source
+# packages, and pytest's counts.
 source "$(dirname "${BASH_SOURCE[0]}")/server.sh"
 
 requirements=$root/conformance/clients/requirements.txt
@@ -8,7 +8,7 @@ python=$environment/bin/python
 if ! cmp -s "$requirements" "$environment/installed"; then
     rm -rf "$environment"
     python3 -m venv "$environment" || fail "no venv: run conformance/install.sh"
-    "$python" -m pip install --quiet --requirement "$requirements" || fail "cannot install what $requirements names"
+    "$python" -m pip install --quiet --requirement "$requirements" || fail "cannot install the packages of $requirements"
     cp "$requirements" "$environment/installed"
 fi
 

@@ -89,7 +89,7 @@ play_driver() {
     # grep exits with 1 if it prints nothing. The results decide, below.
     timeout "${driver_secs:-120}" "$@" 2>&1 | tee "$folder/results" | grep -v -E '^(ok - .*|done)$' || true
     failed=$(grep -c '^not ok - ' "$folder/results" || true)
-    # A driver that ends without `done` has failed, whatever it printed until then.
+    # A driver that ends without `done` has failed, whatever it printed before.
     if ! grep -q '^done$' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
     conclude "$(grep -c '^ok - ' "$folder/results" || true)" "$failed"
 }

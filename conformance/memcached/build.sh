@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds the newest memcached from the source package of Debian sid: `build.sh FOLDER` writes
-# FOLDER/memcached and prints its version. A FOLDER that has one already is left alone; remove it to
-# build a newer one.
+# FOLDER/memcached and prints its version. It does not replace an existing FOLDER/memcached; remove the
+# file to build a newer version.
 #
-# Benchmarks compare with this memcached, and the transcripts run on it too. It has what Debian's has:
-# TLS, SASL, extstore and the proxy. It is built without Debian's hardening options, which cost time.
-# apt reads the index of sid with a configuration of its own, so that the system's lists stay as they
-# are, and checks the index by Debian's key and the source by the hash in the index.
+# Benchmarks compare with this memcached, and the transcripts also run on it. It has the features of
+# Debian's package: TLS, SASL, extstore and the proxy. It is built without Debian's hardening options,
+# which make it slower. apt reads the index of sid with a separate configuration, so that the lists of
+# the system do not change. It checks the index with Debian's key, and the source with the hash in the
+# index.
 set -euo pipefail
 
 least=1.6.45
@@ -49,7 +50,7 @@ dpkg --compare-versions "${version:-0}" ge "$least" ||
     fail "sid has memcached ${version:-none}, expected $least or newer"
 (cd "$work/download" && apt-get "${apt[@]}" source --tar-only memcached) >"$work/log" 2>&1 || {
     cat "$work/log" >&2
-    fail "apt does not fetch the source of memcached $version"
+    fail "apt cannot download the source of memcached $version"
 }
 tar -xf "$work/download/memcached_$version".orig.tar.* --strip-components=1 -C "$work/source"
 cd "$work/source"

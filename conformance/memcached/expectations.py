@@ -16,14 +16,14 @@ QUICK_SECS = 6
 
 HEADER = """\
 # The expected result of every file of memcached 1.6.18's suite with larderd. `suite.py --bless`
-# writes it. Edited by hand are
+# writes this file. These fields are edited by hand:
 #
 #   class    A: behaviour that clients can observe. B: internals of memcached. -: not for a server
 #   why      the reason for the differences
 #   tls      the file runs with TLS switched on
 #
-# and taken from runs: the number of `checks`, the names of those that differ, whether the file
-# stops before its end, whether it skips itself, and how long it took.
+# The other fields come from runs: the number of `checks`, the names of the checks that differ,
+# whether the file stops before its end, whether it skips its tests, and how long it took.
 """
 
 
@@ -40,7 +40,7 @@ class Result:
 
     def __str__(self):
         if self.skipped is not None:
-            return f"skips itself: {self.skipped}"
+            return f"skipped: {self.skipped}"
         text = f"{self.checks - len(self.differs)} of {self.checks}"
         if self.stops:
             text += ", stops before its end"
@@ -60,11 +60,11 @@ class File:
     tls: bool = False
     secs: int = 0
     why: str = ""
-    # Set by `with_tier`: checks that have to pass although others contradict a disk tier.
+    # Set by `with_tier`: the number of checks that must pass even with a disk tier.
     passes_with_tier: int | None = dataclasses.field(default=None, init=False)
 
     def passes(self):
-        """True if nothing differs."""
+        """True if all checks pass."""
         return self.skipped is None and not self.differs and not self.stops
 
     def is_quick(self):
@@ -78,9 +78,9 @@ class File:
             is_worse = passing < self.passes_with_tier
             return f"fewer checks than {self.passes_with_tier}" if is_worse else None
         if result.skipped is not None:
-            return None if self.skipped is not None else "it skips itself"
+            return None if self.skipped is not None else "the file skips its tests"
         if result.stops and not self.stops:
-            return "it stops before its end"
+            return "the file stops before its end"
         unexpected = list(result.differs)
         for name in self.differs:
             if name in unexpected:
@@ -108,7 +108,7 @@ def read():
 
 
 def with_tier(files, mode):
-    """Expects of the files only what does not contradict a disk tier of this mode."""
+    """Lowers the expectations to the checks that can pass with a disk tier of this mode."""
     with TIER.open("rb") as table:
         contradictions = tomllib.load(table)["contradiction"]
     for contradiction in contradictions:
@@ -129,7 +129,7 @@ def fields(file):
 
 
 def write(files):
-    """Writes the table: a line for a file without differences, a paragraph for the others."""
+    """Writes the table: one line for a file without differences, a section for any other file."""
     # A JSON string or number is also valid TOML.
     lines = [HEADER]
     for name, file in sorted(files.items()):
@@ -151,7 +151,7 @@ def write(files):
 def outcome(file):
     """Returns a file's cell in the document."""
     if file.skipped is not None:
-        return f"skips itself: {file.skipped}"
+        return f"skipped: {file.skipped}"
     if file.passes():
         return "passes"
     text = f"{file.checks - len(file.differs)} of {file.checks}"
@@ -163,11 +163,11 @@ def outcome(file):
 def rendered(files):
     """Returns the table of docs/conformance.md."""
     lines = [BEGIN, "\n"]
-    for kind, title in (("A", "What clients can observe"), ("B", "Internals"), ("-", "Not about a server")):
+    for kind, title in (("A", "Behaviour that clients can observe"), ("B", "Internals"), ("-", "Not about a server")):
         rows = [(name, file) for name, file in sorted(files.items()) if file.kind == kind]
         whole = sum(file.passes() for _, file in rows)
         skipped = sum(file.skipped is not None for _, file in rows)
-        lines.append(f"**{title}**: {len(rows)} files, {whole} pass, {skipped} skip themselves, ")
+        lines.append(f"**{title}**: {len(rows)} files, {whole} pass, {skipped} are skipped, ")
         lines.append(f"{len(rows) - whole - skipped} differ.\n\n| file | checks | |\n|---|--:|---|\n")
         lines += [f"| {name} | {file.checks or ''} | {outcome(file)} |\n" for name, file in rows]
         lines.append("\n")

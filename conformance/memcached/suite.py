@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """memcached's own test suite (t/*.t of Debian's source package) against larderd.
 
-Every file runs as in memcached's source tree, with larderd as `memcached-debug`, under a timeout. Its
-result is compared with expected.toml; a worse result fails the run. Without names all files run; see
---help. conformance/tier.sh runs it with a disk tier.
+Every file runs as in memcached's source tree, with larderd as `memcached-debug`, and with a timeout.
+The result is compared with expected.toml; a worse result fails the run. Without arguments all files
+run; see --help. conformance/tier.sh runs the suite with a disk tier.
 """
 
 import argparse
@@ -28,20 +28,20 @@ TIMEOUT_SECS = 90
 # can take the port in between.
 PORT_TRIES = 3
 PORT_TAKEN = "Address already in use"
-# Some names of checks are values of half a megabyte.
+# Some names of checks contain values of half a megabyte.
 NAME_CHARS = 80
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = ROOT / ".ci/skip"
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-# The suite was written for 1.6.18. If its answers and 1.6.45's exclude each other, this switch
-# selects the former. It also enables moving the clock, as in memcached's debug build.
+# The suite was written for 1.6.18. If responses of 1.6.18 and 1.6.45 contradict each other, this
+# switch selects those of 1.6.18. It also enables setting the clock, as in memcached's debug build.
 SWITCH = "answers_as=1.6.18,debugtime"
-# binary-sasl has this password in a SASL database, larderd in a file.
+# binary-sasl stores this password in a SASL database, larderd reads it from a file.
 PASSWORD = "testuser@memcached.realm:testpass\n"
 # This file uses memcached's usual port.
 ON_USUAL_PORT = "issue_67"
 USUAL_PORT = 11211
-# The client in this file cannot speak TLS.
+# The client in this file does not support TLS.
 WITHOUT_TLS = "binary-sasl"
 
 
@@ -93,9 +93,9 @@ def run_once(folder, name, tls):
         environment["SSL_TEST"] = "1"
     began = time.monotonic()
     # Files, not pipes: a server that outlives its file would hold a pipe open. memcached's timedrun
-    # leaves one behind if a signal ends it before it handles signals.
+    # leaves its server running if a signal ends it before it handles signals.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        # A session of its own, so that a server it leaves behind can be killed with it.
+        # A separate session, so that a server that outlives the test can be killed with it.
         with subprocess.Popen(
             ["perl", f"t/{name}.t"],
             cwd=folder,
@@ -118,7 +118,7 @@ def run_once(folder, name, tls):
 
 
 def read_text(file):
-    """Returns what a process wrote to a file."""
+    """Returns the contents of a file to which a process has written."""
     file.seek(0)
     return file.read().decode("latin-1")
 
@@ -174,15 +174,15 @@ def run_all(names, arguments, expected):
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="files without .t; all of them without names")
+    parser.add_argument("names", nargs="*", help="names of files without .t (default: all files)")
     parser.add_argument("--quick", action="store_true", help="only files of class A that take a few seconds")
-    parser.add_argument("--tls", action="store_true", help="all of it over TLS")
-    parser.add_argument("--jobs", type=int, default=4, help="files at a time; they sleep most of the time")
-    parser.add_argument("--bless", action="store_true", help="write what comes out to expected.toml")
-    parser.add_argument("--docs", action="store_true", help="write the table of docs/conformance.md and run nothing")
-    parser.add_argument("--errors", action="store_true", help="show what files say on stderr")
+    parser.add_argument("--tls", action="store_true", help="run the files over TLS")
+    parser.add_argument("--jobs", type=int, default=4, help="number of files that run at the same time (they sleep most of the time)")
+    parser.add_argument("--bless", action="store_true", help="write the results to expected.toml")
+    parser.add_argument("--docs", action="store_true", help="write the table of docs/conformance.md, and run no files")
+    parser.add_argument("--errors", action="store_true", help="show the stderr of each file")
     larderd = os.environ.get("LARDERD", TARGET / "release" / "larderd")
-    parser.add_argument("--larderd", type=pathlib.Path, default=larderd, help="the binary; LARDERD tells it too")
+    parser.add_argument("--larderd", type=pathlib.Path, default=larderd, help="the binary (default: LARDERD)")
     return parser.parse_args()
 
 
@@ -192,7 +192,7 @@ def main():
     if arguments.docs:
         return expectations.write_docs(expected)
     if not arguments.bless and not expectations.docs_are_current(expected):
-        fail("docs/conformance.md is not what expected.toml says: run `make docs`")
+        fail("docs/conformance.md does not match expected.toml: run `make docs`")
     if not os.access(arguments.larderd, os.X_OK):
         fail(f"no larderd at {arguments.larderd}: run `make build` or set LARDERD")
     arguments.larderd = arguments.larderd.resolve()
@@ -202,7 +202,7 @@ def main():
     if arguments.tls:
         names = [name for name in names if name != WITHOUT_TLS]
     if unknown := [name for name in names if name not in expected]:
-        fail(f"there is no {unknown[0]}.t in expected.toml")
+        fail(f"expected.toml has no file {unknown[0]}.t")
     worse = checks = 0
     for name, result in run_all(names, arguments, expected):
         checks += result.checks - len(result.differs)

@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "slabs reassign <source> <target>",
         replies: "NOSPARE source class has no spare pages",
-        meaning: "No page belongs to a class, so none is spare.",
+        meaning: "No page belongs to a class, so there are no spare pages.",
     },
     CommandRow {
         form: "slabs automove 1 [noreply]",
@@ -80,8 +80,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         form: "lru_crawler metadump <classes>",
         replies: "OK, key=<key> exp=<Unix time or -1> la=<Unix time> cas=<cas> fetch=<yes or no> \
             cls=<class> size=<bytes> flags=<flags>, END",
-        meaning: "Lists items. Each line except the first and the last ends in a space and a \
-            newline alone.",
+        meaning: "Lists items. Each line except the first and the last ends in a space and a bare \
+            newline.",
     },
     CommandRow {
         form: "lru_crawler mgdump <classes>",
@@ -93,8 +93,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         form: "delete_prefix <prefix> [b]",
         replies: "OK <id>",
         meaning: "Removes, in the background, all items whose keys begin with these bytes, or with \
-            `b` with the bytes that they encode in base64. An item stored after this response \
-            stays; one stored before the request is removed. Not by UDP. A removal ends with the \
+            `b` with the bytes that they encode in base64. Items stored after this response stay; \
+            items stored before the request are removed. Not over UDP. A removal ends with the \
             process. memcached responds `ERROR`.",
     },
     CommandRow {
@@ -135,7 +135,7 @@ const LISTS: &str = "
 `<classes>` is `all`, `hash`, or numbers of size classes from 1 to 63, separated by commas. Keys in
 `metadump` and in the lines of `watch` are in URI encoding: letters, digits and `-._~` as they are,
 other bytes as `%` and two hexadecimal digits. A dump lists every item that exists from its
-beginning to its end, once or, if the index grows meanwhile, twice. It proceeds as fast as the
+beginning to its end, once or, if the index grows during the dump, twice. It proceeds as fast as the
 client reads; the worker serves other clients in between.
 
 | topic | its lines, after `ts=<Unix time> gid=<number of the line> ` |
@@ -160,8 +160,8 @@ const REFUSALS: &[(Refusal, &str)] = &[
     (Refusal::ReassignDisabled, "`-o no_slab_reassign`."),
     (
         Refusal::NoSuchSlabClass,
-        "`slabs reassign` with a class that is neither 0 nor one of memcached's; -1 means any \
-        class, and none has a spare page.",
+        "`slabs reassign` with a class that is neither 0 nor a class of memcached; -1 means any \
+        class, and no class has a spare page.",
     ),
     (Refusal::SameSlabClass, "`slabs reassign` with the same class twice."),
     (Refusal::NoSparePage, "`slabs reassign` in all other cases."),
@@ -198,9 +198,9 @@ const REFUSALS: &[(Refusal, &str)] = &[
         stopped.",
     ),
     (Refusal::WatchNotAllowed, "`-W`."),
-    (Refusal::TooManyWatchers, "20 connections watch already."),
+    (Refusal::TooManyWatchers, "20 connections are already watching."),
     (Refusal::CannotWatch, "The peer does not use a stream connection."),
     (Refusal::DetailNotAllowed, "`-X`."),
-    (Refusal::HotKeysNotAllowed, "`-X`, or the request came by UDP."),
+    (Refusal::HotKeysNotAllowed, "`-X`, or the request arrived over UDP."),
     (Refusal::BadDetail, "The argument of `stats detail` is neither `on`, `off` nor `dump`."),
 ];

@@ -25,21 +25,21 @@ pub(super) fn section() -> String {
         "
 ## Authentication
 
-With `-Y FILE` the server speaks only the text protocol, and a peer must log in first: `set <any
-key> 0 0 <bytes>` with the value `<user> <password>`. The response is `STORED`. Any other request
-gets `CLIENT_ERROR unauthenticated`; a line shorter than 6 bytes, or without a newline within 2048
-bytes, closes the connection.
+With `-Y FILE` the server accepts only the text protocol, and a peer must log in first. A login is
+`set <any key> 0 0 <bytes>` with the value `<user> <password>`. The response is `STORED`. The
+response to any other request is `CLIENT_ERROR unauthenticated`; a line shorter than 6 bytes, or
+without a newline within 2048 bytes, closes the connection.
 
-With `-S` the server speaks only the binary protocol. Until a peer has logged in by the SASL
-mechanism PLAIN, in `21`, every opcode but `0b`, `20`, `21` and `22` gets the status `20` and ends
+With `-S` the server accepts only the binary protocol. A peer logs in with the SASL mechanism PLAIN,
+in `21`. Before that, every opcode except `0b`, `20`, `21` and `22` has the status `20` and closes
 the connection. The name of a mechanism has at most {MECHANISM_BYTES_MAX} bytes, the credentials at most
 {CREDENTIALS_BYTES_MAX}. A failed authentication revokes an earlier one.
 
 Users and passwords are lines `user:password` of a file: with `-Y` the file that it names, with `-S`
-the file that the environment variable `MEMCACHED_SASL_PWDB` names. In the latter another colon ends
-the password and the rest of the line is ignored. SIGHUP reloads the file; if that fails, the server
-logs the cause on standard error and keeps the users. Authenticated peers stay authenticated.
-Passwords cross the network unencrypted: keep the network private, or use TLS.
+the file that the environment variable `MEMCACHED_SASL_PWDB` names. In the file of `-S` another
+colon ends the password, and the rest of the line is ignored. SIGHUP reloads the file; if that
+fails, the server logs the cause on standard error and keeps the users. Authenticated peers stay
+authenticated. Passwords cross the network unencrypted: keep the network private, or use TLS.
 "
     )
     .expect("writing to a String cannot fail");
@@ -59,7 +59,7 @@ struct OpcodeRow {
 const HEAD: &str = "
 ## Binary protocol
 
-A connection whose first byte is `80` speaks the binary protocol for its lifetime. A request is a
+A connection whose first byte is `80` uses the binary protocol for its lifetime. A request is a
 header of 24 bytes, then extras, key and value. A response has the same layout, begins with `81`,
 and repeats opcode and opaque. Numbers are big-endian. The fields of the header, with their length
 in bytes: magic 1, opcode 1, length of the key 2, length of the extras 1, zero 1, status 2 (in a
@@ -131,14 +131,15 @@ const OPCODES: &[OpcodeRow] = &[
 ];
 
 const STATUSES_HEAD: &str = "
-Quiet opcodes suppress the misses of gets and the success of everything else; the server always
-reports failures. It responds to a no-op after all earlier requests.
+Quiet opcodes suppress misses in get operations and success in all others; the server always reports
+failures. It responds to a no-op after all earlier requests.
 
 A cas token other than 0 in a request is a condition: the item must exist and have this token,
 whatever the mode of the store. A counter that does not exist begins with the initial number, unless
-its exptime is `ffffffff`. Exptimes are unsigned. Lengths that do not match the opcode, or a key of
-more than 250 bytes, get the status `04` and end the connection; extras and key that exceed the body
-get `81` and end it too. A byte other than `80` at the beginning of a request closes the connection.
+its exptime is `ffffffff`. Exptimes are unsigned. If the lengths do not match the opcode, or the key
+has more than 250 bytes, the status is `04` and the connection closes. If extras and key exceed the
+body, the status is `81` and the connection closes. A byte other than `80` at the beginning of a
+request also closes the connection.
 
 | status | value | meaning |
 |---|---|---|
@@ -149,7 +150,7 @@ const STATUSES: &[(u16, &str)] = &[
     (
         status::NOT_FOUND,
         "The item, or the section of the statistics, does not exist. Responses to `getk` and \
-        `gatk` have the key instead of these words.",
+        `gatk` have the key instead of this value.",
     ),
     (status::EXISTS, "The item exists, or it has another cas token."),
     (status::TOO_LARGE, "The item is larger than `-I` allows. Its value is skipped."),
@@ -165,8 +166,8 @@ const STATUSES: &[(u16, &str)] = &[
         status::UNKNOWN,
         "The opcode does not exist. Its body is skipped, and the connection stays open.",
     ),
-    (status::OUT_OF_MEMORY, "The server is out of memory; the words name the use."),
-    (status::TEMPORARY_FAILURE, "The server still reads the items of `--tier-path`."),
+    (status::OUT_OF_MEMORY, "The server is out of memory; the value names the use."),
+    (status::TEMPORARY_FAILURE, "The server is still reading the items of `--tier-path`."),
 ];
 
 #[cfg(test)]

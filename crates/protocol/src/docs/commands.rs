@@ -19,23 +19,23 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "get <key>+",
         replies: "VALUE <key> <flags> <bytes>, value / END",
-        meaning: "Returns the items that exist, then `END`. If one key is too long, none is looked \
-            up.",
+        meaning: "Returns the items that exist, then `END`. If one key is too long, no key is \
+            looked up.",
     },
     CommandRow {
         form: "gets <key>+",
         replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
-        meaning: "As `get`, with the cas token of each item.",
+        meaning: "Same as `get`, with the cas token of each item.",
     },
     CommandRow {
         form: "gat <exptime> <key>+",
         replies: "VALUE <key> <flags> <bytes>, value / END",
-        meaning: "As `get`, and sets the exptime of each item.",
+        meaning: "Same as `get`, and sets the exptime of each item.",
     },
     CommandRow {
         form: "gats <exptime> <key>+",
         replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
-        meaning: "As `gets`, and sets the exptime of each item.",
+        meaning: "Same as `gets`, and sets the exptime of each item.",
     },
     CommandRow {
         form: "set <key> <flags> <exptime> <bytes> [noreply]",
@@ -104,8 +104,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "lease-set <key> <token> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Stores if the lease is still valid. A `delete` of the key, a `flush_all`, the \
-            use of the lease, and a store of the item by another client end it.",
+        meaning: "Stores if the lease is still valid. A lease ends when it is used, when another \
+            client stores the item, and at a `delete` of the key or a `flush_all`.",
     },
     CommandRow {
         form: "metaget <key>",
@@ -132,8 +132,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "stats hotkeys",
         replies: "STAT <name> <value> / END",
-        meaning: "Returns the keys that most commands and most bytes are for, see \
-            [operating.md](operating.md#hot-keys). Larder's own; not by UDP.",
+        meaning: "Returns the keys with the most commands and the most bytes, see \
+            [operating.md](operating.md#hot-keys). Only in Larder; not over UDP.",
     },
     CommandRow {
         form: "stats cachedump <class> <items>",
@@ -150,8 +150,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         form: "cache_memlimit <mebibytes> [noreply]",
         replies: "OK",
         meaning: "Changes the memory limit: 8 to 1000000000, and at most 16 times `-m`. The limit \
-            cannot rise above `-m` with `-e`, `-k`, `-L` or local readers, nor if the system \
-            refuses the address space, nor fall below the size of the index.",
+            cannot rise above `-m` with `-e`, `-k`, `-L` or local readers, or if the system \
+            refuses the address space. It cannot fall below the size of the index.",
     },
     CommandRow {
         form: "refresh_certs",
@@ -168,6 +168,6 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "quit",
         replies: "",
-        meaning: "Closes the connection once the earlier requests are answered.",
+        meaning: "Closes the connection after all earlier requests have been answered.",
     },
 ];

@@ -15,8 +15,8 @@ pub(super) fn section() -> String {
 const HEAD: &str = "
 ## Errors
 
-Any command that has the part in question may return these errors. The connection stays open unless
-the table says otherwise.
+Any command with the named part or argument may return these errors. The connection stays open
+unless the table states otherwise.
 
 | line | meaning |
 |---|---|
@@ -122,11 +122,13 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ServerError(ServerError::OutOfDiskStoring),
-        "The live items fill four fifths of `--tier-size`, or the file system is full. The old value stays; gets and deletes go on.",
+        "The live items fill four fifths of `--tier-size`, or the file system is full. The old \
+        value stays. Reads and deletes still work.",
     ),
     (
         Response::ServerError(ServerError::OutOfDiskIndex),
-        "The index of the disk has three quarters of `-m`. Stores of present keys, gets and deletes go on.",
+        "The index of the disk takes three quarters of `-m`. Stores of existing keys, reads and \
+        deletes still work.",
     ),
     (
         Response::ServerError(ServerError::DiskBusy),
@@ -134,7 +136,8 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ServerError(ServerError::DiskFailed),
-        "A write or a sync of the disk failed. The server takes no changes until it is started again; gets go on.",
+        "A write or a sync of the disk failed. The server refuses changes until it is restarted. \
+        Reads still work.",
     ),
     (
         Response::ServerError(ServerError::DiskUnreadable),
@@ -142,21 +145,21 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ServerError(ServerError::Recovering { percent: 43 }),
-        "The server reads the items of `--tier-path`, for longer than `--tier-wait-secs` by now. \
-        Nothing was changed. `version`, `stats` and `mn` are answered.",
+        "The server has been reading the items of `--tier-path` for longer than \
+        `--tier-wait-secs`. Nothing was changed. `version`, `stats` and `mn` are answered.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
-        "All connections together exceed the memory for buffers, and this one holds the most among \
-         those that make no progress. The connection closes.",
+        "All connections together exceed the memory for buffers, and this one uses the most among \
+        the connections that make no progress. The connection closes.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryWritingHits),
-        "The response does not fit the memory for buffers.",
+        "The response does not fit into the memory for buffers.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryWritingStats),
-        "The response does not fit the memory for buffers.",
+        "The response does not fit into the memory for buffers.",
     ),
     (
         Response::ServerError(ServerError::TooManyConnections),

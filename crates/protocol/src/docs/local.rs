@@ -14,8 +14,8 @@ const HEAD: &str = "
 ## Reading the memory
 
 With `--local-readers`, a process of the same machine that is connected to the unix socket can map
-the cache's memory and read hits from it directly, without a system call. Without the option both
-commands get `ERROR`, as from memcached.
+the cache's memory and read hits from it directly, without a system call. Without the option the
+response to both commands is `ERROR`, as from memcached.
 
 | command | replies | meaning |
 |---|---|---|
@@ -39,15 +39,15 @@ pub(super) const COMMANDS: &[CommandRow] = &[
 ];
 
 const READING: &str = "
-`<identity>` consists of 32 hexadecimal digits and is unique to a region: a client that reconnects
-and gets another identity is connected to another cache. `<format>` is the version of
-[region-format.md](region-format.md); a client that does not know it sends its reads to the server.
-The response is a message of its own. The server closes the connection if earlier responses leave no
-room for it, so clients should send `larder_region` first.
+`<identity>` consists of 32 hexadecimal digits and is unique to a region: if a client reconnects and
+receives another identity, it is connected to another cache. `<format>` is the version of
+[region-format.md](region-format.md); a client that does not support it sends its reads to the
+server. The response is a separate message. The server closes the connection if earlier responses
+leave no room for it, so clients should send `larder_region` first.
 
-Readers find only hits in the memory and ask the server for everything else, misses included: with
-`--tier-path` the item may be on the disk, and only the server knows. A hit there may show a change
-that is not durable yet. A copy is valid if the sequence of the segment is the same before and after
-copying. The server advances the clock in the region every second: if the clock stands still, the
-server has exited or is stopped, and readers must not trust the memory any more.
+Readers use only hits from the memory. They send all other requests to the server, including misses:
+with `--tier-path` the item may be on the disk, which a reader cannot detect. A hit in the memory
+may show a change that is not durable yet. A copy is valid if the sequence of the segment is the
+same before and after copying. The server advances the clock in the region every second. If the
+clock stops, the server has exited or is stopped, and readers must not trust the memory any more.
 ";

@@ -24,9 +24,9 @@ fn token(token: &str) -> String {
 const HEAD: &str = "
 ## Meta commands
 
-A meta command is a line of words too: two letters, a key, and one-letter flags in any order, some
-followed immediately by a token. The response begins with two letters and repeats the flags that ask
-for something, in the order of the request.
+A meta command is also a line of words: two letters, a key, and one-letter flags in any order, some
+followed immediately by a token. The response begins with two letters and repeats the flags that
+request data, in the order of the request.
 
 | command | replies | meaning |
 |---|---|---|
@@ -36,8 +36,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "mg <key> <flag>*",
         replies: "VA <bytes> <flag>*, value / HD <flag>* / EN <flag>*",
-        meaning: "Gets an item: its value with `v`, and the metadata that the flags ask for; \
-            without flags, checks whether it exists.",
+        meaning: "Returns an item: its value with `v`, and the metadata that the flags request; \
+            without flags, checks whether the item exists.",
     },
     CommandRow {
         form: "ms <key> <bytes> <flag>*",
@@ -69,18 +69,18 @@ pub(super) const COMMANDS: &[CommandRow] = &[
 ];
 
 const FLAGS_HEAD: &str = "
-A flag affects the commands listed; the others accept and ignore it. A flag that does not exist, is
-given twice, or has an invalid number as its token makes the line an error. So do more than 20
-words. `q` does not suppress errors.
+A flag affects the listed commands; the other commands accept and ignore it. A line is an error if a
+flag does not exist, is given twice, or has an invalid number as its token, or if the line has more
+than 20 words. `q` does not suppress errors.
 
 | flag | commands | meaning |
 |---|---|---|
 ";
 
 const STALE: &str = "
-A response to `mg` ends with `W` if this peer got the recache token, that is, the task to fetch the
-item anew; with `Z` if another peer got it earlier. It has an `X` if the item is marked stale. The
-recache token goes to the first client that gets a stale item; to the first one whose `R` exceeds
-the remaining time to live; and to the first one that creates the item with `N`. A store of the item
-clears the token and the stale mark.
+A response to `mg` ends with `W` if this peer received the recache token, and should fetch and store
+the item again. It ends with `Z` if another peer received the token earlier. It has an `X` if the
+item is marked stale. The server sends the recache token to the first client that reads a stale
+item, to the first client whose `R` exceeds the remaining time to live, and to the first client that
+creates the item with `N`. A store of the item clears the token and the stale mark.
 ";

@@ -43,7 +43,7 @@ Larder speaks memcached's text protocol, classic and meta, and its binary protoc
   it.
 - Words are separated by one or more spaces. A line that begins with a space is not a command. A tab
   is part of a word.
-- A line shorter than 4 bytes, its end included, is refused. A line longer than
+- A line shorter than 4 bytes, including its end, is refused. A line longer than
   {SHORT_LINE_BYTES_MAX} bytes ends the connection without a response. Lines of `get`, `gets`, `gat`
   and `gats` may have any length; their keys are answered as they arrive.
 - A key has 1 to 250 bytes, any but space and newline.
@@ -57,7 +57,7 @@ Larder speaks memcached's text protocol, classic and meta, and its binary protoc
 - Numbers are decimal digits, with a minus sign if the argument may be negative. The flags and the
   exptime of a storage command are parsed at 64 bits and truncated to the lower 32.
 - An exptime of 0 means never; 1 to 2592000 is a number of seconds from now; more is a Unix time. A
-  negative exptime, or a Unix time in the past, makes the item expire at once.
+  negative exptime, or a Unix time in the past, makes the item expire immediately.
 "
     )
 }

@@ -45,13 +45,13 @@ flags! {
     b'M' "mode" "sa" "Set: `E` add, `A` append, `P` prepend, `R` replace, `S` set. Arithmetic: `I` \
         or `+` increment, `D` or `-` decrement.";
     b'N' "exptime" "gsa" "Create a missing item with this exptime: empty for a get, which also \
-        gets the recache token; with the value for an append or prepend; with `J` for \
+        receives the recache token; with the value for an append or prepend; with `J` for \
         arithmetic.";
     b'O' "opaque" "gsda" "Return this token, at most 31 bytes.";
     b'P' "token" "" "A hint for routers on the way, ignored.";
     b'q' "" "gsda" "Suppress the expected response: the miss of a get, the success of other \
         commands, except for a counter that arithmetic created.";
-    b'R' "exptime" "g" "Get the recache token if the item expires before this exptime.";
+    b'R' "exptime" "g" "Request the recache token if the item expires before this exptime.";
     b's' "" "gs" "Return the length of the value.";
     b't' "" "ga" "Return the time to live in seconds, -1 if the item does not expire.";
     b'T' "exptime" "gsda" "Set the exptime of the item. In a delete, only with `I` or `x`.";

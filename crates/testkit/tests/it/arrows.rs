@@ -47,7 +47,7 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
 const UNSAFE: &[(&str, &str, &[&str])] = &[
     (
         "region",
-        "the mapping, copies of bytes that others may be changing, and what the C library alone offers",
+        "the mapping, copies of bytes that other threads may be changing, and functions that only the C library provides",
         &[
             "fork.rs",
             "groups.rs",
@@ -61,10 +61,10 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
             "sink.rs",
         ],
     ),
-    ("engine", "the bytes of a pinned piece, read where they are", &["ops/large/pinned.rs"]),
+    ("engine", "reading the bytes of a pinned piece in place", &["ops/large/pinned.rs"]),
     (
         "server",
-        "the io_uring, whose buffers the kernel works on, and the sockets that an overdue stop closes",
+        "io_uring, whose buffers the kernel reads and writes, and closing the sockets when a stop takes too long",
         &[
             "net/ring/mod.rs",
             "net/ring/direct.rs",
@@ -75,7 +75,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
     ),
     (
         "capi",
-        "C's pointers, and the functions that C calls",
+        "pointers from C, and the functions that C calls",
         &[
             "count.rs",
             "entry.rs",
@@ -92,7 +92,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
             "walk.rs",
         ],
     ),
-    ("testkit", "the processes that tests fork, no part of the product", &["process/children.rs"]),
+    ("testkit", "forking processes in tests; not part of the product", &["process/children.rs"]),
 ];
 
 fn crates() -> PathBuf {
@@ -286,13 +286,13 @@ fn every_other_crate_forbids_unsafe() {
 #[test]
 fn security_lists_what_may_hold_unsafe() {
     const BEGIN: &str = "<!-- Generated from crates/testkit/tests/it/arrows.rs";
-    const END: &str = "<!-- End of what is generated. -->";
+    const END: &str = "<!-- End of the generated text. -->";
     let path = root().join("SECURITY.md");
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (first_line, rest) = rest.split_once('\n').unwrap();
     let (_, after) = rest.split_once(END).unwrap();
-    let mut rows = String::from("\n| crate | files of `src` | for |\n|---|---|---|\n");
+    let mut rows = String::from("\n| crate | files of `src` | used for |\n|---|---|---|\n");
     for (folder, why, files) in UNSAFE {
         let files: Vec<_> = files.iter().map(|file| format!("`{file}`")).collect();
         rows += &format!("| `crates/{folder}` | {} | {why} |\n", files.join(", "));
