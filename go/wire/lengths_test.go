@@ -13,7 +13,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// The lengths around which a sum with the length of a line leaves 31 bits, and 32.
+// The lengths around which a sum with the length of a line exceeds 31 bits, and 32 bits.
 var longLengths = []uint64{
 	math.MaxInt32 - MaxLineBytes, math.MaxInt32 - 64, math.MaxInt32 - 24, math.MaxInt32 - 7,
 	math.MaxInt32 - 2, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1,
