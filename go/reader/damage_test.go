@@ -88,7 +88,7 @@ func lookUpKeys(t *testing.T, scene scene, path string, keysMax int) {
 	}
 	region.GetMany(dst, keys, func(int, []byte, reader.Info) {})
 	if took := time.Since(started); took > 30*time.Second {
-		// A bounded search takes milliseconds; a ring would never end.
+		// A bounded search takes milliseconds; an unbounded search of a ring would never end.
 		t.Errorf("%d keys took %v, want at most 30 s", len(keys), took)
 	}
 }
