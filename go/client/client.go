@@ -70,9 +70,10 @@ type Options struct {
 	// DialTimeout limits the opening of a connection, including TLS and login: Timeout if 0.
 	DialTimeout time.Duration
 	// MaxIdleConns is the number of idle connections kept per server: DefaultMaxIdleConns if 0, none
-	// if negative. MaxIdleConns int IdleTimeout closes connections that were idle for this time:
-	// DefaultIdleTimeout if 0, never if negative. Connections to a server that has left the list are
-	// closed immediately.
+	// if negative.
+	MaxIdleConns int
+	// IdleTimeout closes connections that were idle for this time: DefaultIdleTimeout if 0, never if
+	// negative. Connections to a server that was removed from the list are closed immediately.
 	IdleTimeout time.Duration
 	// MaxConns limits the connections per server; unlimited if 0. If all are in use, an operation
 	// waits for one until the context ends, or returns ErrBusy after Timeout.

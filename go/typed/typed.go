@@ -49,7 +49,7 @@ type Cache[K comparable, V any] struct {
 	store   larder.Store
 	options Options[K, V]
 	keyText func(K) (string, error)
-	// loads is nil if the store has a method GetOrLoad.
+	// loads shares the loads of a store without a method GetOrLoad. It is nil for other stores.
 	loads *flight.Group
 }
 
