@@ -213,7 +213,7 @@ func clocks(clock func() time.Time) (now, wall func() int64) {
 // items as a full cache does, a segment at a time, and returns their memory to the system; on
 // systems other than Linux only [Cache.Close] returns it. Memory in use by callbacks of
 // [Cache.View] is returned when they end. The error is [ErrInvalid] for a limit above MemoryMax,
-// and for a limit below the size of the index.
+// and for a limit that is too low for the index.
 func (c *Cache) SetMemory(limit int64) error {
 	return c.failure(c.core().SetMemory(limit), "", 0)
 }

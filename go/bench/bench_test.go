@@ -41,7 +41,7 @@ func open(t *testing.T, name string, load Load) Cache {
 	return cache
 }
 
-// A round fails if an item is missing or has another value.
+// A round fails if an item is missing or has a wrong value.
 func TestEachCacheDoesItsOperations(t *testing.T) {
 	loads := []Load{
 		{"small", 2000, 100, 64 << 20, false, false},

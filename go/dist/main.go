@@ -3,9 +3,9 @@
 //	go run . -version v0.1.0 -out DIR
 //	GOPROXY=file://DIR,$(go env GOPROXY) GONOSUMDB=larder.example/* go get ...
 //
-// It packs the files that git knows, and those that -with adds to a module. The directives that
-// join the modules in this folder (replace) do not reach their users; the modules require each
-// other in the version that is packed. The layout is that of
+// It packs the files that git tracks, and the files that -with adds to a module. The replace
+// directives that connect the modules in this folder do not affect users of the modules; the packed
+// modules require each other in the packed version. The layout is that of
 // https://go.dev/ref/mod#goproxy-protocol.
 package main
 
@@ -68,13 +68,13 @@ func write(root, version, out, date string, added additions) error {
 	return nil
 }
 
-// additions are folders of files by the module that gets them.
+// additions maps a module to folders of files that are added to it.
 type additions map[string][]string
 
-// String is the flag's default value.
+// String returns the default value of the flag.
 func (a additions) String() string { return "" }
 
-// Set takes one use of the flag.
+// Set parses one use of the flag.
 func (a additions) Set(text string) error {
 	module, folder, isPair := strings.Cut(text, "=")
 	if !isPair {
@@ -84,7 +84,7 @@ func (a additions) Set(text string) error {
 	return nil
 }
 
-// info is what the proxy says about a version.
+// info is the proxy's description of a version.
 type info struct {
 	Version string
 	Time    time.Time

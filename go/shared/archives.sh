@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the archives of the library for C that package shared links, with larder.h, into a folder:
 # archives.sh FOLDER [linux_amd64] [linux_arm64] [linux_amd64_musl] [linux_arm64_musl], all by
-# default. An archive is one object without debug information that exports the functions of larder.h
-# only, so that a program may link other libraries written in Rust.
+# default. An archive is one object without debug information that exports only the functions of
+# larder.h, so that a program may link other libraries written in Rust.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

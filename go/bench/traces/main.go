@@ -171,7 +171,7 @@ func replay(t *trace, config engine.Config) (hitRatio float64, itemMax int, err 
 		}
 		bytes := max(int(r.bytes)-len(key), 0)
 		value = slices.Grow(value[:0], bytes)[:bytes]
-		// An item that is refused misses.
+		// A read of a refused item is a miss.
 		_, _ = cache.Set(key, value, 0, int64(r.seconds)*1000)
 	}
 	return float64(hits) / float64(gets), cache.ItemMax(), nil
