@@ -4,6 +4,7 @@
 #   qemu    Linux on arm64, arm (32 bits), mips (32 bits, big-endian) and s390x (big-endian)
 #   wine    Windows
 #   wasm    WebAssembly under node
+#
 # Needs Debian's qemu-user, wine, gcc-mingw-w64-x86-64 and nodejs; `elsewhere.sh install` installs
 # them. Each system has a list of packages, and a list of tests that cannot run on it.
 set -euo pipefail
