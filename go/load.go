@@ -16,11 +16,13 @@ import (
 type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
 
 // GetOrLoad returns the value of a key. If the key has no item, it calls loader and stores the
-// result. All goroutines that request a key at the same time share one load, which runs in a
-// separate goroutine. Each receives a copy of the value, or the error. Errors are not stored. No
-// caller waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers
-// receive the old value during a refresh, and after a failed refresh the next caller tries again.
-// The end of one caller's context does not cancel the load for the others.
+// result.
+//
+// All goroutines that request a key at the same time share one load, which runs in a separate
+// goroutine. Each receives a copy of the value, or the error. Errors are not stored. No caller
+// waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers receive
+// the old value during a refresh, and after a failed refresh the next caller tries again. The end
+// of one caller's context does not cancel the load for the others.
 //
 // The result is stored only if the key has not changed since the load began. A set, a delete or any
 // other change takes precedence: the waiting callers receive the loaded value, and the next caller

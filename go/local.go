@@ -7,8 +7,9 @@ import (
 )
 
 // Local is a cache on this machine, opened by [Open] or by package larder/shared. A program that
-// works on a Local moves from one kind to the other by changing the line that opens the cache. The
-// methods mean the same in both, and option fields with the same name mean the same. The
+// works on a Local moves from one kind to the other by changing the line that opens the cache.
+//
+// The methods mean the same in both, and option fields with the same name mean the same. The
 // differences are:
 //
 //   - A time to live is rounded up to milliseconds in the process, and to seconds in a shared

@@ -152,8 +152,10 @@ const (
 // flags and the time to live of the item, which Update stores with the value. The rules of
 // [Cache.Set] apply to item.TTL; before the call it is [Forever] for an item that does not expire,
 // and 0 if the key has no item. The error is [ErrNotFound] if decide returns RemoveItem for a key
-// without an item. Update holds a lock during the call of decide, so decide must not use the cache
-// and should be short. Update may call it several times; only the last decision takes effect.
+// without an item.
+//
+// Update holds a lock during the call of decide, so decide must not use the cache and should be
+// short. Update may call it several times; only the last decision takes effect.
 func (c *Cache) Update(
 	key string, decide func(value []byte, item *Item, isFound bool) ([]byte, Decision),
 ) error {

@@ -14,8 +14,8 @@ const (
 	// DefaultTimeout limits an operation if Client.Timeout is 0.
 	DefaultTimeout = 500 * time.Millisecond
 	// DefaultMaxIdleConns is the number of idle connections kept per server if Client.MaxIdleConns is
-	// 0. gomemcache keeps only two, so a program with more goroutines constantly closes and opens
-	// connections.
+	// 0. It exceeds the two of gomemcache, with which a program with more goroutines constantly
+	// closes and opens connections.
 	DefaultMaxIdleConns = 16
 	// DefaultIdleTimeout is the time after which an idle connection is closed if
 	// Options.IdleTimeout is 0.
