@@ -39,7 +39,7 @@ var (
 	// ErrRecursive means that a loader requests the key that it is loading, or a key whose loader
 	// waits for that key. The cache finds this out from the context, so a loader must pass on its
 	// context.
-	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or one that waits for it")
+	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or a key whose load waits for it")
 	// ErrLoadTimeout means that a load exceeded the time limit of loads.
 	ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
 )

@@ -280,7 +280,7 @@ func TestBlockedViewKeepsItsValueAndStopsNoWriter(t *testing.T) {
 		wantValue(t, cache, fmt.Sprint(at), strings.Repeat("w", 1000))
 	}
 	if took := time.Since(started); took > 20*time.Second {
-		t.Errorf("20,000 sets beside blocked views took %v", took)
+		t.Errorf("20,000 sets during blocked views took %v", took)
 	}
 	close(release)
 	all.Wait()
@@ -357,7 +357,7 @@ func TestStepsOfTheClock(t *testing.T) {
 	wantValue(t, cache, "before", "v")
 	check.NoError(t, cache.Set("behind", []byte("v"), time.Hour))
 	item, _, _ := cache.Peek("behind")
-	check.Equal(t, "TTL of an item that was stored behind the opening", item.TTL, time.Hour)
+	check.Equal(t, "TTL of an item stored at a time before the opening", item.TTL, time.Hour)
 	check.NoError(t, cache.Maintain())
 	check.Equal(t, "expired items after a step back", expired, 0)
 	wantValue(t, cache, "behind", "v")

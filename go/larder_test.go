@@ -319,7 +319,7 @@ func TestKeysPrefixesAndClear(t *testing.T) {
 	seen := 0
 	for key, value := range cache.All("0:") {
 		if key != "0:"+string(value) {
-			t.Errorf("All: value of %q = %q, want the part behind the colon", key, value)
+			t.Errorf("All: value of %q = %q, want the part after the colon", key, value)
 		}
 		// The loop may use the cache, and stop early.
 		_, _ = cache.Delete(key)

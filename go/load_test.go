@@ -207,7 +207,7 @@ func TestAnnouncedChangesOfTheEngineWin(t *testing.T) {
 		wantNone(t, cache, "k")
 	}
 	if own.EngineOf("not a cache") != nil || own.EngineOf((*Cache)(nil)) != nil {
-		t.Error("EngineOf has an engine for what is not a cache")
+		t.Error("EngineOf returns an engine for a value that is not a cache")
 	}
 }
 

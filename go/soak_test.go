@@ -140,7 +140,7 @@ func (s *soaker) value(key string) (number uint64, value []byte, ttl time.Durati
 // settle closes the account of a value that a call has not stored.
 func (s *soaker) settle(number uint64, key string, isStored bool, err error) {
 	if err != nil && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
-		s.t.Errorf("store of %q: error %v, want none, or one of a lost race", key, err)
+		s.t.Errorf("store of %q: error %v, want none, or the error of a lost race", key, err)
 	}
 	if err != nil || !isStored {
 		s.accounts.close(s.t, number, key, "not stored")

@@ -62,7 +62,7 @@ func TestEachCacheDoesItsOperations(t *testing.T) {
 						t.Fatal(err)
 					}
 					if result.Ops < 20_000 || op != "Set" && result.Gets != result.Ops || result.Wall <= 0 {
-						t.Errorf("%s: %+v, want 20,000 operations, and as many gets", op, result)
+						t.Errorf("%s: %+v, want 20,000 operations, and as many reads", op, result)
 					}
 				}
 				if done < 2 {

@@ -38,7 +38,7 @@ var (
 	// *FaultError.
 	ErrBusy error = busyError{}
 	// ErrProtocol means that the server sent an invalid response; the error is a *FaultError.
-	ErrProtocol = errors.New("larder client: invalid response of the server")
+	ErrProtocol = errors.New("larder client: invalid response from the server")
 	// ErrLogin means that the server rejected user or password; the error is a *ReplyError.
 	ErrLogin = errors.New("larder client: the server rejected user or password")
 )

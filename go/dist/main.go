@@ -28,10 +28,10 @@ func main() {
 	log.SetPrefix("dist: ")
 	root := flag.String("root", "..", "the folder of the core module")
 	version := flag.String("version", "", "the version of all modules, for example v0.1.0")
-	out := flag.String("out", "", "the folder of the proxy, which is made if there is none")
+	out := flag.String("out", "", "the folder of the proxy, created if it does not exist")
 	date := flag.String("date", "", "the time of the version (RFC 3339), by default now")
 	added := make(additions)
-	flag.Var(added, "with", "MODULE=FOLDER: files beside those of a nested module, several times")
+	flag.Var(added, "with", "MODULE=FOLDER: add the files of a folder to a nested module; can be repeated")
 	flag.Parse()
 	if err := write(*root, *version, *out, *date, added); err != nil {
 		log.Fatal(err)

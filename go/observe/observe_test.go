@@ -170,7 +170,7 @@ func TestALoadIsAChildOfItsCall(t *testing.T) {
 		t.Fatalf("spans: %s", got)
 	}
 	if ended[0].Parent().SpanID() != ended[1].SpanContext().SpanID() {
-		t.Error("the span of the load is no child of that of the call")
+		t.Error("the span of the load is not a child of the span of the call")
 	}
 }
 

@@ -157,7 +157,7 @@ var ErrReplaced = errors.New("the socket belongs to another server than the atta
 func (a *Attachment) Confirm(ctx context.Context) error {
 	conn, file, info, err := requestRegion(ctx, a.socket)
 	if err != nil {
-		return fmt.Errorf("reader: cannot ask the server at %s: %w", a.socket, err)
+		return fmt.Errorf("reader: cannot query the server at %s: %w", a.socket, err)
 	}
 	closeBoth(conn, file)
 	if identity, ok := a.Identity(); !ok || identity != info.identity {

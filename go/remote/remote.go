@@ -383,7 +383,7 @@ func (r *Cache) done(ctx context.Context, err error) error {
 	case errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", refusal(reply.Line), err)
 	case ctx.Err() != nil:
-		return fmt.Errorf("larder: no response of the server: %w", ctx.Err())
+		return fmt.Errorf("larder: no response from the server: %w", ctx.Err())
 	case errors.Is(err, client.ErrProtocol):
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}

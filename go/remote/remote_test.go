@@ -101,7 +101,7 @@ func TestRemoteErrors(t *testing.T) {
 	_, err = remote.Get(ended, "word")
 	check.ErrorIs(t, "Get with an ended context", err, context.Canceled)
 	_, err = Connect(ctx, "/nowhere/at/all")
-	check.ErrorIs(t, "Connect to a socket that is not there", err, ErrUnreachable)
+	check.ErrorIs(t, "Connect to a socket that does not exist", err, ErrUnreachable)
 	if !strings.Contains(err.Error(), "/nowhere/at/all") {
 		t.Errorf("Connect: error %q, want the address", err)
 	}
@@ -125,7 +125,7 @@ func TestRemoteKeys(t *testing.T) {
 		check.Equal(t, "Delete", is(remote.Delete(ctx, key)), false)
 		found := 0
 		check.NoError(t, remote.GetMany(ctx, []string{"k", key, "k"}, func(int, []byte) { found++ }))
-		check.Equal(t, "values of GetMany beside a key that is too long", found, 2)
+		check.Equal(t, "values of GetMany next to a key that is too long", found, 2)
 		check.ErrorIs(t, "Set", remote.Set(ctx, key, nil, 0), larder.ErrKey)
 		_, err = remote.Add(ctx, key, nil, -1)
 		check.ErrorIs(t, "Add", err, larder.ErrKey)

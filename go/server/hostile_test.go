@@ -191,7 +191,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	refused, err := io.ReadAll(dial(t, socket))
 	check.NoError(t, err)
-	check.Equal(t, "the response to a connection too many", string(refused), "ERROR Too many open connections\r\n")
+	check.Equal(t, "the response to a connection above the limit", string(refused), "ERROR Too many open connections\r\n")
 	for _, conn := range kept {
 		checkHealthy(t, conn)
 	}

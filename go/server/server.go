@@ -45,8 +45,10 @@ type Server struct {
 	prefixes           prefixes
 
 	mu sync.Mutex
-	// The fields below are guarded by mu. listeners maps the numbers shown in "stats conns" to
-	// listeners. It is not a set of listeners because the type of a listener may not be comparable.
+	// The fields below are guarded by mu.
+
+	// listeners maps the numbers shown in "stats conns" to listeners. It is not a set of listeners
+	// because the type of a listener may not be comparable.
 	listeners map[uint64]net.Listener
 	// numbers is the largest number that a listener or a connection has.
 	numbers uint64

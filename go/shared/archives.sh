@@ -23,7 +23,7 @@ triple_of() {
         linux_arm64) echo aarch64-unknown-linux-gnu ;;
         linux_amd64_musl) echo x86_64-unknown-linux-musl ;;
         linux_arm64_musl) echo aarch64-unknown-linux-musl ;;
-        *) echo "archives: there is no archive for $1" >&2 && return 1 ;;
+        *) echo "archives: unknown archive $1" >&2 && return 1 ;;
     esac
 }
 

@@ -141,7 +141,7 @@ func TestItemsExpire(t *testing.T) {
 	cache := openCache(t, Options{})
 	check.ErrorIs(t, "Set", cache.Set("k", []byte("v"), time.Millisecond), nil)
 	// A fraction of a second is rounded up.
-	check.Equal(t, "Contains(k) at once", cache.Contains("k"), true)
+	check.Equal(t, "Contains(k) immediately", cache.Contains("k"), true)
 	for end := time.Now().Add(3 * time.Second); cache.Contains("k"); time.Sleep(20 * time.Millisecond) {
 		// One second to live, one second of rounding, one second for a loaded machine.
 		if time.Now().After(end) {

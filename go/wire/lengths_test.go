@@ -56,7 +56,7 @@ func TestParseOfLongLengthsReturnsTheirLengthOrAnError(t *testing.T) {
 			isWrong := errors.As(err, &wrong)
 			switch {
 			case err == nil:
-				t.Errorf("Parse(%q): no error, want one: the value is not there", b)
+				t.Errorf("Parse(%q): no error, want one: the value is missing", b)
 			case errors.Is(err, ErrShort) && uint64(n) < length:
 				t.Errorf("Parse(%q) = %d, ErrShort, want the length of the message", b, n)
 			case isWrong && n != 0 && n != bytes.IndexByte([]byte(b), '\n')+1 && uint64(n) < length:

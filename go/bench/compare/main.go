@@ -91,7 +91,7 @@ func main() {
 	flag.DurationVar(&o.length, "time", 200*time.Millisecond, "duration of a round")
 	flag.DurationVar(&o.settle, "settle", 5*time.Second,
 		"time after the filling for what caches do in the background")
-	gogc := flag.String("gogc", "100", "GOGC of the processes; with 100,400 all is measured twice")
+	gogc := flag.String("gogc", "100", "GOGC of the processes; with 100,400 every load is measured twice")
 	hugePages := flag.String("hugepages", "default",
 		"default: as the kernel's setting is; never: without, by prctl in the processes;\n"+
 			"always: writes the kernel's setting, which needs root, and restores it at the end;\n"+

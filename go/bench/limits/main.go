@@ -28,7 +28,7 @@ import (
 var (
 	items  = flag.Int("items", 20_000_000, "number of items with 16 bytes of key and 100 of value")
 	caches = flag.String("caches", "larder,BigCache,nothing", "caches to fill")
-	rounds = flag.Int("rounds", 15, "rounds of the threads; 0 leaves them out")
+	rounds = flag.Int("rounds", 15, "rounds of the threads; 0 skips them")
 	one    = flag.String("one", "", "measure only this in this process: a cache, or threads")
 )
 

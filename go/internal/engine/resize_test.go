@@ -54,7 +54,7 @@ func TestTheBoundOfTheMemoryCanBeRaisedAndLowered(t *testing.T) {
 		// The index keeps the size that it had at the highest memory limit.
 		room := limit - int64(cache.Stats().IndexBytes)
 		if want := int64(first) * room / (16 << 20); int64(held) < want*8/10 || int64(held) > want*12/10 {
-			t.Errorf("%d items in %d bytes beside the index, want about %d", held, room, want)
+			t.Errorf("%d items in %d bytes outside the index, want about %d", held, room, want)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (e *Engine) onlySaved(t *testing.T, what string, loaded int) {
 		items++
 	}
 	if items != loaded {
-		t.Fatalf("%s: %d items, Load says %d", what, items, loaded)
+		t.Fatalf("%s: %d items, Load returns %d", what, items, loaded)
 	}
 }
 

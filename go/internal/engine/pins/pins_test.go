@@ -28,7 +28,7 @@ func TestATableGrowsUntilItsLimit(t *testing.T) {
 		}
 	}
 	if pinned != len(seen) || table.IsPinned(Segment(3, 0)) || table.IsPinned(Segment(2, 1)) {
-		t.Errorf("the scan sees %d pins of %d, or others", pinned, len(seen))
+		t.Errorf("the scan finds %d of %d pins, or wrong ones", pinned, len(seen))
 	}
 	for cell := range seen {
 		if table.IsIdle() {

@@ -272,6 +272,6 @@ func TestEveryStepIsReached(t *testing.T) {
 	s.mustFind(t, cell, s.inGroup0(false, slots)[last])
 	s.split()
 	for step := range missing {
-		t.Errorf("no test sees when the %s", step)
+		t.Errorf("no test covers the case that the %s", step)
 	}
 }
