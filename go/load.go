@@ -11,8 +11,8 @@ import (
 
 // Loader returns the value of a key that is not in the cache, and its time to live, to which the
 // rules of [Cache.Set] apply. Its context has the values of the first caller's context, but neither
-// its deadline nor its cancellation. It ends after [Options.LoadTimeout], when no caller waits any
-// more, and when the cache is closed.
+// its deadline nor its cancellation. It ends after [Options.LoadTimeout], when no caller is waiting
+// for the load any longer, and when the cache is closed.
 type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
 
 // GetOrLoad returns the value of a key. If the key has no item, it calls loader and stores the

@@ -236,7 +236,7 @@ func TestStats(t *testing.T) {
 	for at := range 100 {
 		set(t, cache, fmt.Sprint(at), strings.Repeat("e", 20*at))
 	}
-	// Half of the keys of Get exist, and three quarters of those of Delete.
+	// Half of the keys passed to Get exist, and three quarters of the keys passed to Delete.
 	for at := range 20 {
 		_, _ = cache.Get(fmt.Sprint(90 + at))
 		_ = cache.Delete(fmt.Sprint(70 + 2*at))

@@ -116,7 +116,7 @@ func fakeServer(t testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// dialCounter counts the connections that are open and those that were opened.
+// dialCounter counts the open connections and all connections that were ever opened.
 type dialCounter struct {
 	open, dialed chan int
 }

@@ -113,7 +113,7 @@ func (g *group) newItem() func() *Item {
 	}
 }
 
-// ask reads what it can in the server's memory and requests the rest.
+// ask reads the items that are in the server's memory and requests the rest.
 func (g *group) ask(ctx context.Context, c *Client) {
 	newItem := g.newItem()
 	g.keys = g.node.local.readMany(ctx, c, g.keys, newItem)

@@ -5,8 +5,8 @@
 //
 // It packs the files that git tracks, and the files that -with adds to a module. The replace
 // directives that connect the modules in this folder do not affect users of the modules; the packed
-// modules require each other in the packed version. The layout is that of
-// https://go.dev/ref/mod#goproxy-protocol.
+// modules require each other in the packed version. https://go.dev/ref/mod#goproxy-protocol
+// describes the layout.
 package main
 
 import (

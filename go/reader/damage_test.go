@@ -127,7 +127,7 @@ func TestReadsOfWrongOffsetsEnd(t *testing.T) {
 	}
 }
 
-// Every control word of the index names the first overflow group, also those of overflow groups.
+// Every control word of the index, also of the overflow groups, refers to the first overflow group.
 func TestReadsOfRingsEnd(t *testing.T) {
 	scene, text := sceneNamed(t, "grown")
 	path := copyRegion(t, text, func(region []byte) {

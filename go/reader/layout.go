@@ -21,8 +21,8 @@ const (
 	segmentsMax    = 1 << 20
 	peersMax       = 4096
 	regionBytesMin = 1 << 20
-	// threadSlotBytesMax bounds the one size in the superblock that does not follow from others: it
-	// grows with the number of statistics, which a reader does not need.
+	// threadSlotBytesMax limits the only size in the superblock that cannot be derived from other
+	// fields: it grows with the number of statistics, which a reader does not need.
 	threadSlotBytesMax = 1 << 16
 	magic              = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
 )

@@ -49,8 +49,8 @@ func (v *view) fetch(hashes []uint64) {
 	_ = sink
 }
 
-// candidate returns the likely offset of a record: that of the first slot of the preferred line
-// with the tag of the hash.
+// candidate returns the likely offset of a record: the offset in the first slot of the preferred
+// line that has the tag of the hash.
 func (v *view) candidate(slotsAt, hash uint64) uint64 {
 	tag := v.tagOf(hash)
 	_, count := lines(hash)

@@ -20,7 +20,7 @@ const (
 	memoryBytesLimit = 1 << 40
 )
 
-// mapFile maps a whole file for reading. The memory of a server must be sealed: any process with
+// mapFile maps a complete file for reading. The memory of a server must be sealed: any process with
 // write access can truncate a named file, which would crash this process.
 func mapFile(file *os.File, isServed bool) (*memory, error) {
 	raw, err := file.SyscallConn()

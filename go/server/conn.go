@@ -20,12 +20,12 @@ const (
 	// The connection sends its responses once they have outMax bytes. Only a longer value makes the
 	// buffer larger.
 	outMax = 64 << 10
-	// writeMax is the number of bytes that a client has to take within Options.WriteTimeout.
+	// writeMax is the number of bytes that a client must read within Options.WriteTimeout.
 	writeMax = 64 << 10
 )
 
-// conn is a connection. Its goroutine reads requests into a buffer, executes those that are
-// complete, and sends the responses before it waits for more bytes.
+// conn is a connection. Its goroutine reads requests into a buffer, executes the complete requests,
+// and sends the responses before it waits for more bytes.
 type conn struct {
 	server *Server
 	engine *engine.Engine

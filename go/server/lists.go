@@ -13,7 +13,7 @@ const manyKeys = 64
 
 // keyList is the state of a list of keys.
 type keyList struct {
-	// keys are those of one call, and ends[i] is true for the last key of a line.
+	// keys are the keys of one call, and ends[i] is true for the last key of a line.
 	keys []string
 	ends []bool
 	// next is the first key that has no response yet.

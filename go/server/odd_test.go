@@ -78,7 +78,7 @@ func differs(line string) bool {
 		// Tokens.
 		return !strings.HasPrefix(line, "cas ")
 	case has("I", "C1"), has("E7"):
-		// larderd chooses tokens larger than those of clients.
+		// larderd chooses tokens that are larger than the tokens of clients.
 		return true
 	}
 	return false

@@ -37,8 +37,8 @@ type Options struct {
 	// first 16 KiB for requests and the first 16 KiB for responses of each connection. The default is
 	// DefaultMaxMemory; the minimum is four times ItemMax. Connections whose clients have sent
 	// nothing after a response share half of it. At the limit, connections wait for memory, and the
-	// server closes the largest of the connections whose clients have neither sent nor read a byte
-	// for a second.
+	// server closes the largest connection among those whose clients have neither sent nor read a
+	// byte for a second.
 	MaxMemory int64
 	// Auth returns true if a client may log in. If it is set, clients log in by SASL PLAIN in the
 	// binary protocol, and in the text protocol by a first "set" of any key with the value "user

@@ -125,7 +125,7 @@ func TestSoftExpiry(t *testing.T) {
 	show("own", "")
 	show("ever", "0")
 	ask(t, conn, "mg k f v\r\n", "VA 1 f0 Z X\r\nx\r\n")
-	// A store makes it fresh, and so does a touch.
+	// A store or a touch makes it fresh.
 	ask(t, conn, "set k 0 60 1\r\nx\r\n", "STORED\r\n")
 	show("k", "0")
 	pass(61)

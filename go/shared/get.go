@@ -26,7 +26,7 @@ import (
 // Item holds the metadata of an item.
 type Item = larder.Item
 
-// fill copies the metadata from C, field by field: writing one whole struct stalls a caller that
+// fill copies the metadata from C, field by field: writing one complete struct stalls a caller that
 // reads a field right after.
 func fill(i *Item, info *C.larder_item) {
 	i.CAS = uint64(info.cas)
@@ -171,7 +171,7 @@ type Batch struct {
 
 // GetBatch reads the values of the keys into a batch, without allocations once its memory suffices.
 // They are valid until the next use of the batch. An invalid key has no value. If a disk tier does
-// not return the values of some keys, the error is that of the first of these keys. The batch still
+// not return the values of some keys, the error is the error of the first such key. The batch still
 // contains the other values.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	batch.keys, batch.lengths, batch.items = batch.keys[:0], batch.lengths[:0], batch.items[:0]

@@ -1,5 +1,5 @@
-// Package codecs compares the binary codec of larder/wire with that of dustin/gomemcached, in the
-// same run and on the same messages.
+// Package codecs compares the binary codec of larder/wire with the codec of dustin/gomemcached, in
+// the same run and on the same messages.
 //
 //	go test -bench . -count 5 ./codecs
 package codecs

@@ -137,8 +137,8 @@ func longestPause() (longest time.Duration) {
 	return longest
 }
 
-// threads compares the throughput of 400 threads with that of two for each processor, on caches of
-// 64 MiB. A tenth of the operations are sets. The two take turns.
+// threads compares the throughput of 400 threads with the throughput of two threads for each
+// processor, on caches of 64 MiB. A tenth of the operations are sets. The two take turns.
 func threads() error {
 	few, many := 2*runtime.GOMAXPROCS(0), 400
 	var caches [2]*larder.Cache

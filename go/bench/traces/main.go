@@ -24,7 +24,7 @@ type size struct {
 	memory int64
 }
 
-// sizes are those of the table in the traces' README, and one of 64 MiB for each trace.
+// sizes are the sizes of the table in the traces' README, and a cache of 64 MiB for each trace.
 var sizes = []size{
 	{"adapt_size", 1, 8_392_133},
 	{"adapt_size", 1, 27_973_779},

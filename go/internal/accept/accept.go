@@ -52,7 +52,8 @@ func isClosed(done <-chan struct{}) bool {
 }
 
 func isTemporary(err error) bool {
-	// Temporary is deprecated for lack of a definition; net documents it for errors of Accept.
+	// Temporary is deprecated because it is not well defined, but package net documents it for errors
+	// of Accept.
 	var failure interface{ Temporary() bool }
 	return errors.As(err, &failure) && failure.Temporary()
 }

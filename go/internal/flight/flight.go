@@ -298,7 +298,7 @@ func (f *flight) finish(value []byte, err error, keep func()) {
 	close(f.done)
 }
 
-// drop removes a load from the map, so that the next caller starts another one, unless it is
+// drop removes a load from the map, so that the next caller starts another load, unless it is
 // storing its result.
 func (g *Group) drop(f *flight) {
 	g.lock.Lock()

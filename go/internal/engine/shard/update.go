@@ -64,7 +64,7 @@ const (
 	Read
 	// Remove removes the item.
 	Remove
-	// Touch sets the deadline of the item to that of the change, and marks the item as read.
+	// Touch sets the deadline of the item to the deadline of the change, and marks the item as read.
 	Touch
 	// Write stores value, flags, deadline and marks of the change, and no other marks.
 	Write
