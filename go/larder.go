@@ -1,5 +1,5 @@
-// Package larder is a cache outside of Go's heap, in pure Go: the garbage collector does not scan
-// its contents, and its memory limit is exact and includes index and metadata.
+// Package larder implements a cache outside of Go's heap, in pure Go. The garbage collector does
+// not scan its contents, and its memory limit is exact and includes index and metadata.
 //
 //	cache, err := larder.Open(larder.Options{Memory: 256 << 20})
 //	err = cache.Set("greeting", []byte("hello"), time.Minute)
@@ -36,7 +36,7 @@
 // # Debugging
 //
 // With the build tag larder_debug, [Cache.View] and [Cache.GetMany] pass copies and overwrite them
-// after the callback. Code that keeps such a slice then fails in its tests.
+// after the callback. Tests of code that keeps such a slice then fail.
 package larder
 
 import (

@@ -14,8 +14,8 @@ import (
 )
 
 // Save writes all items, with their flags and the time at which they expire, and a checksum for
-// each part. Other goroutines may use the cache during the call: Save writes an item that they
-// change in the state that it has at some time during the call. Save does not write tokens, and
+// each part. Other goroutines may use the cache during the call. If they change an item, Save
+// writes a state that the item had at some time during the call. Save does not write tokens, and
 // skips items that a client of package server has marked stale.
 func (c *Cache) Save(to io.Writer) error {
 	err := c.core().Save(to)

@@ -9,8 +9,9 @@ import (
 )
 
 // Set stores a value and replaces the item of the key. The item lives for ttl: 0 means
-// [Options.TTL], and a negative ttl deletes it. If Set fails with an error other than [ErrKey] and
-// [ErrClosed], it has removed the previous item, so that no reader receives the old value.
+// [Options.TTL], and a negative ttl deletes the item. If Set fails with an error other than
+// [ErrKey] and [ErrClosed], it has removed the previous item, so that no reader receives the old
+// value.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	c.flights().Forget(key)
 	_, err := c.core().Set(key, value, 0, c.millis(ttl))

@@ -7,8 +7,9 @@ import (
 
 // Keys returns an iterator over all keys that begin with prefix, in no particular order. It returns
 // each key that exists during the complete loop exactly once. It may or may not return a key that
-// is stored or removed during the loop. The loop may use the cache, take any time, and stop early;
-// it holds no lock. A complete loop visits all items of the cache, whatever the prefix.
+// is stored or removed during the loop. The loop may use the cache, take any time, and stop early,
+// because the iterator holds no lock. A complete loop visits all items of the cache, whatever the
+// prefix.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		c.core().Keys(prefix)(yield)

@@ -18,9 +18,10 @@
 // # Differences
 //
 //   - The memory is always limited. Without HardMaxCacheSize the limit is 1 GiB, or
-//     MaxEntriesInWindow times MaxEntrySize if that is more. On 32-bit systems, whose processes
-//     have addresses for only a few caches of that size, 128 MiB replace the 1 GiB. At the limit
-//     this package evicts entries, where BigCache grows. [BigCache.Capacity] returns the limit.
+//     MaxEntriesInWindow times MaxEntrySize if that is more. On 32-bit systems it is 128 MiB
+//     instead of 1 GiB, because a process has addresses for only a few caches of that size. At the
+//     limit this package evicts entries, where BigCache grows. [BigCache.Capacity] returns the
+//     limit.
 //   - Callbacks run without locks, before the call that removes the entry returns. Callbacks for
 //     entries that CleanWindow removes run on a goroutine of the cache. A callback that panics ends
 //     that call, or the program.
@@ -40,8 +41,8 @@
 //   - Close releases the memory, and then all methods with an error result return
 //     [larder.ErrClosed]. BigCache continues after Close, without removing expired entries, as both
 //     do after the end of the context of [New].
-//   - [Stats] has no collisions, and the Logger is not used, because there are neither collisions
-//     nor allocations to log.
+//   - [Stats] has no collisions, and the Logger is not used, because there are no collisions and no
+//     allocations to log.
 //   - The request count of a key restarts after the callback for its removal.
 //
 // # BigCache 3.2

@@ -43,17 +43,17 @@
 // # Commands that are not executed
 //
 //   - The response to cache_memlimit is MEMLIMIT_ADJUST_FAILED: the memory of the cache is fixed.
-//   - The response to shutdown is "SERVER_ERROR: shutdown not enabled", like that of a memcached
-//     without -A: only the program can end the server, with [Server.Shutdown].
-//   - The response to watch is "CLIENT_ERROR watch commands not allowed", like that of a memcached
-//     with -W.
-//   - The response to slabs reassign and automove is "CLIENT_ERROR slab reassignment disabled",
-//     like that of a memcached with -o no_slab_reassign. The response to lru_crawler enable,
-//     disable, crawl, sleep and tocrawl is "CLIENT_ERROR lru crawler disabled". The cache has
-//     neither size classes nor a crawler. See larder.Options.Sweep.
+//   - The response to shutdown is "SERVER_ERROR: shutdown not enabled", as from a memcached without
+//     -A: only the program can end the server, with [Server.Shutdown].
+//   - The response to watch is "CLIENT_ERROR watch commands not allowed", as from a memcached with
+//     -W.
+//   - The response to slabs reassign and automove is "CLIENT_ERROR slab reassignment disabled", as
+//     from a memcached with -o no_slab_reassign. The response to lru_crawler enable, disable,
+//     crawl, sleep and tocrawl is "CLIENT_ERROR lru crawler disabled". The cache has neither size
+//     classes nor a crawler. See larder.Options.Sweep.
 //   - The response to lru, extstore, refresh_certs, debugtime, debugitem, misbehave and the
-//     commands that only larderd has is ERROR, like that of a memcached that was built without
-//     them. verbosity only changes the value that stats settings shows.
+//     commands that only larderd has is ERROR, as from a memcached that was built without them.
+//     verbosity only changes the value that stats settings shows.
 //
 // # Login
 //

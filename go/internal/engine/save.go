@@ -46,8 +46,8 @@ type saver struct {
 	items  uint64
 }
 
-// Save writes all items. Others may use the cache during the call: Save writes an item that they
-// change in the state that it has at some time during the call.
+// Save writes all items. Others may use the cache during the call. If they change an item, Save
+// writes a state that the item had at some time during the call.
 func (e *Engine) Save(to io.Writer) error {
 	wall := e.config.Wall()
 	if _, err := to.Write(saveHead(wall)); err != nil {
