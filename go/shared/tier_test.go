@@ -121,7 +121,7 @@ func unreadableKey(t *testing.T, cache *Cache, keys []string) string {
 }
 
 // Each thread appends to its own segments, and the cache does not evict a segment that is not full.
-// Memory may thus keep any item, however old, so unreadableKey damages all items on the disk.
+// Memory may thus keep any item, however old, so the test damages all items on the disk.
 func TestTierReportsADamagedItem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tier")
 	cache := openTiered(t, Tier{Path: path})

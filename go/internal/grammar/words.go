@@ -120,7 +120,7 @@ func (w *Words) IsQuiet() bool { return string(w.last) == "noreply" }
 func (w *Words) IsHTTP() bool { return bytes.HasPrefix(w.last, []byte("HTTP/")) }
 
 // UnknownWords returns the words of a line with an unknown command. If the line has no other word,
-// the command itself is the word.
+// the command itself counts as its last word.
 func UnknownWords(command, rest []byte) Words {
 	w := CutWords(rest)
 	if w.Count == 0 {

@@ -93,7 +93,7 @@ func (s *step) read(t *testing.T, cache Cache) (got outcome, isPlayed bool) {
 func (s *step) walk(cache Cache) (got outcome, isPlayed bool) {
 	walker, isWalker := cache.(Walker)
 	if !isWalker {
-		// The step does not change the items, so the other steps of the scene still work.
+		// The other steps of the scene do not depend on this step.
 		walker = absent{s, cache}
 	}
 	got.done = true
