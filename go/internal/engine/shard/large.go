@@ -29,8 +29,8 @@ func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {
 	}
 	pool := s.poolOf(found)
 	rooms, ok := s.putPieces(r, pool, size)
-	// No segment of a piece may be emptied before the item is published, because the piece would
-	// appear to have no owner.
+	// The shard must not empty the segment of a piece before the item is published, because the piece
+	// would appear to have no owner.
 	defer func() {
 		for _, room := range rooms {
 			s.letGo(room.segment)
@@ -167,8 +167,8 @@ func (s *Shard) AppendValue(dst []byte, r record.Record, h record.Header) []byte
 func (s *Shard) ReadLarge(dst []byte, cell *pins.Cell, found *Found) ([]byte, bool) {
 	wraps := s.wraps.Load()
 	// A moved piece changes its word in the list of an item that exists, but not in the list of an
-	// item that was removed. The words of such a list may be from before a wrap that the counter
-	// wraps already includes.
+	// item that was removed. The words of such a list may be from before a wrap of the generations
+	// that s.wraps has already counted.
 	if load(found.at) != found.Slot {
 		return dst, false
 	}
