@@ -26,7 +26,7 @@ func TestScenesOfAllInterfaces(t *testing.T) {
 	player.Play(t)
 }
 
-// localScene is a cache as the scenes use it.
+// localScene adapts a cache to the interface of the scenes.
 type localScene struct{ *Cache }
 
 func (s localScene) Get(key string) ([]byte, time.Duration, error) {

@@ -45,8 +45,8 @@ func (a *arguments) of(t testing.TB, parameter reflect.Type) reflect.Value {
 	return reflect.Zero(parameter)
 }
 
-// callEachMethod calls each method but Close, those of files with a path. It returns their errors;
-// a panic ends the test.
+// callEachMethod calls each method except Close. It calls the methods that use files with a path.
+// It returns their errors; a panic ends the test.
 func callEachMethod(t *testing.T, cache any, with arguments) map[string]error {
 	t.Helper()
 	found := make(map[string]error)
@@ -94,7 +94,7 @@ func TestZeroCachesAreClosed(t *testing.T) {
 func TestExtremeArguments(t *testing.T) {
 	check.GoroutineLeaks(t)
 	for _, options := range []Options{{}, {CAS: true, TTL: Forever - 1, StaleFor: Forever - 1, RefreshBefore: Forever}} {
-		// The clock stands still: items of the shortest time to live are there until the end.
+		// The clock stands still, so that items with the shortest time to live exist until the end.
 		options.Clock = newClock().Now
 		cache := openCache(t, options)
 		for _, key := range []string{"", "k", strings.Repeat("k", 250), strings.Repeat("k", 251), strings.Repeat("k", 1<<20)} {

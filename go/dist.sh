@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the Go modules as a file-system proxy, from which `go get` fetches them: dist.sh FOLDER.
-# With LARDER_ARCHIVES, a folder that shared/archives.sh has filled, it builds no archives itself.
+# If LARDER_ARCHIVES is a folder that shared/archives.sh has filled, it builds no archives itself.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/.." && pwd)

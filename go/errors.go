@@ -7,9 +7,10 @@ import (
 	"larder.example/larder/internal/engine"
 )
 
-// Errors of this package, to be tested with [errors.Is]. Those of package larder/shared match them.
+// Errors of this package. Test for them with [errors.Is]. Errors of package larder/shared match
+// them.
 var (
-	// ErrNotFound means that there is no such item, or that it has expired.
+	// ErrNotFound means that the item does not exist, or that it has expired.
 	ErrNotFound = errors.New("larder: there is no such item")
 	// ErrChanged means that the item has changed since its token was read. Read it again.
 	ErrChanged = errors.New("larder: the item has changed since its token was read")
@@ -17,15 +18,16 @@ var (
 	ErrKey = errors.New("larder: invalid key: expected 1 to 250 bytes")
 	// ErrTooLarge means that the item is larger than [Options.ItemMax], or than the server accepts.
 	ErrTooLarge = errors.New("larder: the item is too large")
-	// ErrNoMemory means that there is no memory for the item. A cache in the process evicts others
-	// for it, so this happens only while callbacks of [Cache.View] hold too much of the memory.
+	// ErrNoMemory means that the cache has no memory left for the item. A cache in the process evicts
+	// other items to store it, so this happens only while callbacks of [Cache.View] hold too much of
+	// the memory.
 	ErrNoMemory = errors.New("larder: there is no memory for the item")
 	// ErrNotANumber means that the value is not a decimal number of 64 bits.
 	ErrNotANumber = errors.New("larder: the value is not a decimal number of 64 bits")
 	// ErrNoTokens means that the cache was opened without [Options.CAS].
 	ErrNoTokens = errors.New("larder: the cache has no tokens: set Options.CAS")
-	// ErrDamaged means that [Cache.Load] or [Cache.LoadFile] was given data that [Cache.Save] has
-	// not written, or that has changed since.
+	// ErrDamaged means that [Cache.Load] or [Cache.LoadFile] has read data that [Cache.Save] did not
+	// write, or that has changed since.
 	ErrDamaged = errors.New("larder: the saved cache is damaged")
 	// ErrNotOpened means that the cache could not be opened.
 	ErrNotOpened = errors.New("larder: the cache could not be opened")
@@ -34,14 +36,15 @@ var (
 	// ErrInvalid means that an argument is out of range.
 	ErrInvalid = errors.New("larder: invalid argument")
 
-	// ErrRecursive means that a loader requests the key that it is loading, or one whose loader
-	// waits for that key. The context tells: a loader passes its context on.
-	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or one that waits for it")
+	// ErrRecursive means that a loader requests the key that it is loading, or a key whose loader
+	// waits for that key. The cache finds this out from the context, so a loader must pass on its
+	// context.
+	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or a key whose load waits for it")
 	// ErrLoadTimeout means that a load exceeded the time limit of loads.
 	ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
 )
 
-// PanicError is the error that all callers of a load get if its loader panics.
+// PanicError is the error that all callers of a load receive if its loader panics.
 type PanicError struct {
 	// Value is the value of the panic; nil if the loader called [runtime.Goexit].
 	Value any
@@ -62,7 +65,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// failure converts the error of a write to the engine.
+// failure converts the error that the engine returned for a write.
 func (c *Cache) failure(err error, key string, valueBytes int) error {
 	if errors.Is(err, engine.ErrMemory) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -99,7 +102,8 @@ func keyError(key string) error {
 // isKey returns true if a key has a valid length.
 func isKey(key string) bool { return len(key) > 0 && len(key) <= engine.KeyBytesMax }
 
-// condition converts the error of a conditional change: false if its condition does not hold.
+// condition converts the error of a conditional change. It returns false if the condition does not
+// hold.
 func (c *Cache) condition(err error, key string, valueBytes int) (bool, error) {
 	if err == engine.ErrNotFound || err == engine.ErrNotStored {
 		return false, nil

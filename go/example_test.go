@@ -93,8 +93,8 @@ func ExampleCache_GetMany() {
 	// c 3
 }
 
-// One goroutine loads for all concurrent callers. They get an expired value for up to an hour,
-// while one of them refreshes it.
+// One goroutine loads the value for all concurrent callers. For up to an hour after its expiry
+// callers receive the expired value, while one of them refreshes it.
 func ExampleCache_GetOrLoad() {
 	cache, _ := larder.Open(larder.Options{StaleFor: time.Hour})
 	defer cache.Close()
@@ -148,7 +148,7 @@ func ExampleCache_Update() {
 	// Output: a,b
 }
 
-// Flags are opaque to the cache; memcached's clients mark the type of a value by them.
+// Flags are opaque to the cache; clients of memcached use them to mark the type of a value.
 func ExampleCache_SetItem() {
 	cache, _ := larder.Open(larder.Options{})
 	defer cache.Close()
@@ -174,7 +174,7 @@ func ExampleOptions_onRemove() {
 	// Output: k v deleted
 }
 
-// A program saves its cache when it ends, and begins with a warm one.
+// A program saves its cache when it ends, and starts with a warm cache the next time.
 func ExampleCache_SaveFile() {
 	folder, _ := os.MkdirTemp("", "larder")
 	defer os.RemoveAll(folder)
@@ -206,7 +206,7 @@ func ExampleCache_Stats() {
 	// Output: 1 1
 }
 
-// The same code works on a cache of the process, one that processes share, and a server.
+// The same code works on a cache in the process, on a cache that processes share, and on a server.
 func ExampleStore() {
 	visit := func(ctx context.Context, store larder.Store) error {
 		if _, err := store.Get(ctx, "visited"); !errors.Is(err, larder.ErrNotFound) {

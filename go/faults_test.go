@@ -63,7 +63,7 @@ var calls = map[string]func(*Cache, string) error{
 	},
 }
 
-// The memory is unmapped by the last call in progress: a call that used it later would fault.
+// The last call in progress unmaps the memory. A call that used it later would fault.
 func TestCloseAmongAllCalls(t *testing.T) {
 	check.GoroutineLeaks(t)
 	for round := range 30 {
@@ -98,7 +98,7 @@ func TestCloseAmongAllCalls(t *testing.T) {
 		all.Wait()
 		for name, call := range calls {
 			err := call(cache, "k")
-			// Reads have no error.
+			// Reads return no error.
 			if err != nil && !errors.Is(err, ErrClosed) {
 				t.Errorf("%s after Close: error %v, want %v", name, err, ErrClosed)
 			}
@@ -140,7 +140,7 @@ func TestCloseInsideOfOnRemove(t *testing.T) {
 	}
 }
 
-// A caller of a panicking callback gets the panic; the cache keeps nothing locked or pinned.
+// A panic in a callback propagates to the caller; the cache keeps nothing locked or pinned.
 func TestPanicsInCallbacks(t *testing.T) {
 	check.GoroutineLeaks(t)
 	clock := newClock()
@@ -190,7 +190,7 @@ func TestPanicsInCallbacks(t *testing.T) {
 			}()
 			isOn = false
 		}
-		// With a lock that was kept this blocks, and with pinned memory it fails.
+		// If the panic left a lock locked, this blocks; if it left memory pinned, this fails.
 		for at := range 2000 {
 			set(t, cache, fmt.Sprint(at), strings.Repeat("v", 1000))
 		}
@@ -198,13 +198,13 @@ func TestPanicsInCallbacks(t *testing.T) {
 	}
 }
 
-// panicking is a writer and reader with a defect.
+// panicking is a writer and reader that panics.
 type panicking struct{}
 
 func (panicking) Write([]byte) (int, error) { panic("callback") }
 func (panicking) Read([]byte) (int, error)  { panic("callback") }
 
-// A panic in OnRemove must not swallow the reports of other removals of the same call.
+// A panic in OnRemove must not suppress the reports of other removals of the same call.
 func TestPanicInOnRemoveLosesNoOtherReport(t *testing.T) {
 	reports := map[string]int{}
 	cache := openCache(t, Options{OnRemove: func(key string, _ []byte, _ Reason) {
@@ -248,7 +248,7 @@ func TestPanicInUpdateLosesNoReport(t *testing.T) {
 func TestBlockedViewKeepsItsValueAndStopsNoWriter(t *testing.T) {
 	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{Memory: 1 << 20})
-	// More views than may hold memory in place: the others get copies.
+	// Start more views than may pin memory: the others receive copies.
 	const views = 300
 	release := make(chan struct{})
 	var begun, all sync.WaitGroup
@@ -273,14 +273,14 @@ func TestBlockedViewKeepsItsValueAndStopsNoWriter(t *testing.T) {
 		}()
 	}
 	begun.Wait()
-	// Twenty times the memory, while the views block.
+	// Store twenty times the memory of the cache while the views block.
 	started := time.Now()
 	for at := range 20_000 {
 		set(t, cache, fmt.Sprint(at), strings.Repeat("w", 1000))
 		wantValue(t, cache, fmt.Sprint(at), strings.Repeat("w", 1000))
 	}
 	if took := time.Since(started); took > 20*time.Second {
-		t.Errorf("20,000 sets beside blocked views took %v", took)
+		t.Errorf("20,000 sets during blocked views took %v", took)
 	}
 	close(release)
 	all.Wait()
@@ -293,7 +293,7 @@ func TestTenThousandGoroutines(t *testing.T) {
 	const goroutines = 10_000
 	each := 20
 	if raceEnabled {
-		// The detector makes each switch between ten thousand goroutines slow.
+		// With the race detector, each switch between ten thousand goroutines is slow.
 		each = 4
 	}
 	begin := make(chan struct{})
@@ -326,7 +326,7 @@ func TestCanceledContexts(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	store := cache.Store()
-	// Calls that do not wait do not look at the context.
+	// Calls that do not wait ignore the context.
 	check.NoError(t, store.Set(ctx, "k", []byte("v"), 0))
 	value, err := store.Get(ctx, "k")
 	check.Equal(t, "Get", string(value), "v")
@@ -352,16 +352,16 @@ func TestStepsOfTheClock(t *testing.T) {
 		expired++
 	}})
 	check.NoError(t, cache.Set("before", []byte("v"), time.Hour))
-	// Back behind the opening of the cache.
+	// Set the clock to a time before the opening of the cache.
 	clock.advance(-100 * 24 * time.Hour)
 	wantValue(t, cache, "before", "v")
 	check.NoError(t, cache.Set("behind", []byte("v"), time.Hour))
 	item, _, _ := cache.Peek("behind")
-	check.Equal(t, "TTL of an item that was stored behind the opening", item.TTL, time.Hour)
+	check.Equal(t, "TTL of an item stored at a time before the opening", item.TTL, time.Hour)
 	check.NoError(t, cache.Maintain())
 	check.Equal(t, "expired items after a step back", expired, 0)
 	wantValue(t, cache, "behind", "v")
-	// Forward again, by more than a signed number of nanoseconds holds.
+	// Set it forward again, by more than a signed number of nanoseconds can hold.
 	clock.advance(100 * 24 * time.Hour)
 	wantValue(t, cache, "before", "v")
 	for range 10 {
@@ -384,7 +384,7 @@ func TestLimitsOfTheMemory(t *testing.T) {
 		}
 	}
 	if runtime.GOARCH == "wasm" {
-		// Within the limits, but beyond the addresses of this machine.
+		// This size is within the limits, but exceeds the addresses of this machine.
 		_, err := Open(Options{Memory: 1 << 40})
 		check.ErrorIs(t, "Open with 1 TiB", err, ErrNotOpened)
 	}
@@ -439,7 +439,8 @@ func TestLoadFileNoticesEveryCutAndEveryFlippedBit(t *testing.T) {
 	}
 	step := 1
 	if raceEnabled {
-		// One goroutine loads: every bit is for a run without the detector.
+		// Only one goroutine loads, so the race detector is not useful here. Test every bit only
+		// without it.
 		step = 7
 	}
 	for bit := 0; bit < 8*len(saved); bit += step {

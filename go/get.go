@@ -17,21 +17,22 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 	return value, ok
 }
 
-// GetInto appends the value of a key to dst and returns the extended slice. If there is no item, it
-// returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
+// GetInto appends the value of a key to dst and returns the extended slice. If the key has no item,
+// it returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
 func (c *Cache) GetInto(dst []byte, key string) (value []byte, ok bool) {
 	return c.core().GetInto(dst, key)
 }
 
 // View calls read with the value of a key, in place, and reports whether there is one. The slice is
-// valid during the call and must not be written; its bytes do not change. No lock is held: read may
-// use the cache, and may block, but the memory around the value is not reused meanwhile. While many
-// calls are in progress, and for a value of more than half a segment, read gets a copy.
+// valid during the call and must not be written; its bytes do not change. View holds no lock: read
+// may use the cache, and may block, but until it returns the cache cannot reuse the memory around
+// the value. While many calls are in progress, and for a value of more than half a segment, View
+// passes a copy.
 func (c *Cache) View(key string, read func(value []byte)) bool {
 	return c.core().View(key, read)
 }
 
-// GetItem is [Cache.Get] with the metadata of the item.
+// GetItem is like [Cache.Get] and also returns the metadata of the item.
 func (c *Cache) GetItem(key string) (value []byte, item Item, ok bool) {
 	value, found, ok := c.core().GetItem(nil, key)
 	if !ok {
@@ -59,9 +60,9 @@ func (c *Cache) Contains(key string) bool {
 	return ok
 }
 
-// GetMany calls visit for each key that has an item, in the order of the keys, as [Cache.View]
-// does: the slice is valid during the call of visit and must not be written. at is the position of
-// the key.
+// GetMany calls visit for each key that has an item, in the order of the keys. The argument at is
+// the position of the key. As with [Cache.View], the slice is valid during the call of visit and
+// must not be written.
 func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
 	c.core().GetMany(keys, func(at int, value []byte, _ engine.Item) { visit(at, value) })
 	runtime.KeepAlive(c)

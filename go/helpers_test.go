@@ -9,7 +9,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// openCache opens a cache of 8 MiB unless options say otherwise.
+// openCache opens a cache. Its size is 8 MiB unless the options set another size.
 func openCache(t testing.TB, options Options) *Cache {
 	t.Helper()
 	if options.Memory == 0 {
@@ -58,7 +58,7 @@ func set(t testing.TB, cache *Cache, key, value string) {
 	}
 }
 
-// wantValue fails the test if a key has another value than want.
+// wantValue fails the test if the value of a key is not want.
 func wantValue(t testing.TB, cache *Cache, key, want string) {
 	t.Helper()
 	if got, ok := cache.Get(key); !ok || string(got) != want {

@@ -8,11 +8,13 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// A program with a cache in the process does not link what only a server or its client needs.
+// A program with a cache in the process does not link packages that only a server or its client
+// needs.
 func TestTheCacheInTheProcessImportsNoNetwork(t *testing.T) {
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
-		// A program for another system runs without it: conformance/elsewhere.sh. CI accepts no skip.
+		// conformance/elsewhere.sh runs the tests on other systems without the go command. CI does not
+		// accept this skip.
 		t.Skip("the test needs the go command")
 	}
 	listed, err := exec.Command(goCommand, "list", "-deps", ".").CombinedOutput()

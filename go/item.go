@@ -17,10 +17,10 @@ type Item struct {
 	// Stale is true if a client of the server, or of the shared cache, has marked the value as out
 	// of date.
 	Stale bool
-	// Local is true if a cache of larder/remote has read the value in the server's memory.
+	// Local is true if package larder/remote has read the value directly from the server's memory.
 	Local bool
-	// isForever is true if a read has found that the item does not expire, so that a store of it
-	// does not take its TTL of 0 for Options.TTL.
+	// isForever is true if a read has found that the item does not expire. A store of this Item then
+	// does not replace its TTL of 0 with Options.TTL.
 	isForever bool
 }
 
@@ -29,8 +29,8 @@ func (c *Cache) itemOf(item *engine.Item) Item {
 	converted := Item{CAS: item.Token, Flags: item.Flags}
 	converted.isForever = item.Deadline == 0 && c.options.TTL != 0
 	if item.Deadline != 0 {
-		// The item may expire between the read and this look at the clock, and the engine's times go
-		// beyond those of a Duration.
+		// The item may expire between the read and this call of the clock, and the times of the engine
+		// can exceed the range of a Duration.
 		left := min(max(item.Deadline-c.now(), 1), int64(Forever/time.Millisecond))
 		converted.TTL = time.Duration(left) * time.Millisecond
 	}

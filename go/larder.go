@@ -1,40 +1,42 @@
-// Package larder is a cache outside of Go's heap, in pure Go: the garbage collector does not scan
-// its contents, and its memory limit is exact and includes index and metadata.
+// Package larder implements a cache outside of Go's heap, in pure Go. The garbage collector does
+// not scan its contents, and its memory limit is exact and includes index and metadata.
 //
 //	cache, err := larder.Open(larder.Options{Memory: 256 << 20})
 //	err = cache.Set("greeting", []byte("hello"), time.Minute)
 //	value, ok := cache.Get("greeting")
 //
 // [Open] opens a cache in the memory of the process, on every system and without cgo. Package
-// larder/shared opens one that processes in several languages share; it needs Linux and cgo.
-// Package larder/remote is the cache of a larderd or a memcached. A program that works on a [Store]
-// moves from one to another by changing the line that opens. Package larder/typed keeps Go values.
+// larder/shared opens a cache that processes in several languages share; it needs Linux and cgo.
+// Package larder/remote connects to the cache of a larderd or a memcached. A program that works on
+// a [Store] moves from one kind of cache to another by changing the line that opens the cache.
+// Package larder/typed stores Go values.
 //
 // # Keys, values, times
 //
-// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. A time to live is
-// a [time.Duration], rounded up to milliseconds: 0 means [Options.TTL], [Forever] that the item
-// does not expire, and a negative one removes the item. A cache in the process evicts items when
-// its memory is full, first those that no caller has read again (S3-FIFO).
+// Keys have 1 to 250 arbitrary bytes. Values have any number of bytes up to [Options.ItemMax]. A
+// time to live is a [time.Duration], rounded up to milliseconds: 0 means [Options.TTL], [Forever]
+// means that the item does not expire, and a negative duration removes the item. When the memory of
+// a cache in the process is full, the cache evicts items, starting with the items that no caller
+// has read again (S3-FIFO).
 //
 // # Reading
 //
 // [Cache.Get] allocates a copy, [Cache.GetInto] appends to the caller's memory, and [Cache.View]
 // shows the value in place, without a copy. All methods are safe for concurrent use. Reads do not
-// fail: a closed cache and an invalid key are misses. Writes return an error, to be tested with
-// [errors.Is].
+// fail: reading from a closed cache or with an invalid key is a miss. Writes return an error; test
+// it with [errors.Is].
 //
 // # Memory
 //
-// The system provides each page on its first use. The memory does not count against GOMEMLIMIT,
-// because Go's runtime does not see it: set the limit of the Go heap, if any, to what remains.
-// Builds with the tag larder_heap, and those for WebAssembly, take the memory from Go's heap, all
-// of it in [Open]; if the system does not have it, Go's runtime ends the program.
+// The system provides each page on its first use. Go's runtime does not manage the memory, so it
+// does not count against GOMEMLIMIT: if you set GOMEMLIMIT, subtract the memory of the cache.
+// Builds with the tag larder_heap and builds for WebAssembly allocate all of the memory from Go's
+// heap in [Open]; if the system does not have enough memory, Go's runtime ends the program.
 //
 // # Debugging
 //
 // With the build tag larder_debug, [Cache.View] and [Cache.GetMany] pass copies and overwrite them
-// after the callback, so that code that keeps such a slice fails in its tests.
+// after the callback. Tests of code that keeps such a slice then fail.
 package larder
 
 import (
@@ -49,45 +51,48 @@ import (
 	"larder.example/larder/internal/own"
 )
 
-// Options configure a cache of [Open]. The zero value of each field is its default.
+// Options configure a cache that [Open] opens. The zero value of each field is its default.
 type Options struct {
-	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
-	// by default. The system provides each page on its first use. Close and [Cache.SetMemory] return
-	// them: after a Clear, and when items expire, the cache keeps the memory for other items. One of
-	// 256 MiB that was full has 256 MiB after a Clear, and 32 after SetMemory(32 << 20) as well.
+	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB by
+	// default. The system provides each page on its first use. Only Close and [Cache.SetMemory]
+	// return pages to the system: after a Clear, and when items expire, the cache keeps the memory
+	// for other items. A full cache of 256 MiB still uses 256 MiB after a Clear, and 32 MiB after
+	// SetMemory(32 << 20).
 	Memory int64
 	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
-	// addresses and tables, of about a thousandth, not memory. The parts of the cache are those of
-	// MemoryMax, and so is the largest item an eighth of a smaller part.
+	// addresses, and tables of about a thousandth of its size, but no other memory. MemoryMax also
+	// determines the number of shards. If Memory is less, each shard is smaller, and so is the
+	// largest item, which is at most an eighth of a shard.
 	MemoryMax int64
 	// ItemMax is the largest sum of the lengths of key and value, in bytes. The default depends only
-	// on Memory: almost 1 MiB for 64 MiB, 2 MiB for 256 MiB, 4 MiB for 1 GiB and so on; below
-	// 8 MiB an eighth of it. It can be almost an eighth of any Memory: the cache then has fewer
-	// parts, and writers wait for each other more often.
+	// on Memory: almost 1 MiB for 64 MiB, 2 MiB for 256 MiB, 4 MiB for 1 GiB and so on; for less than
+	// 8 MiB, an eighth of Memory. ItemMax can be almost an eighth of any Memory: the cache then has
+	// fewer shards, and writers wait for each other more often.
 	ItemMax int
-	// CAS gives each item a token, of 8 bytes, for [Cache.CompareAndSwap].
+	// CAS adds a token of 8 bytes to each item for [Cache.CompareAndSwap].
 	CAS bool
 	// TTL is the time to live of items that are stored with a time to live of 0. By default they do
 	// not expire.
 	TTL time.Duration
-	// Sweep is the interval at which expired items are removed that no caller reads. By default
+	// Sweep is the interval at which the cache removes expired items that no caller reads. By default
 	// such items stay until their memory is needed.
 	Sweep time.Duration
-	// OnRemove is called once for each item that leaves the cache, without locks, in the goroutine
-	// that removes it: that of a call, of a load or of the sweep, which waits for it. It may use the
-	// cache, and the value is its own. Closing the cache does not report the items in it.
+	// OnRemove is called once for each item that leaves the cache. The goroutine that removes the
+	// item calls it, without holding locks, and waits for it: the goroutine of a caller, of a load or
+	// of the sweep. OnRemove may use the cache, and may keep and change the value. Closing the cache
+	// does not report the items in it.
 	OnRemove func(key string, value []byte, reason Reason)
 
 	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
 	// one caller refreshes it.
 	StaleFor time.Duration
-	// RefreshBefore is how long before it expires [Cache.GetOrLoad] refreshes such a value, while
-	// callers still get it.
+	// RefreshBefore is how long before the expiry of a loaded value [Cache.GetOrLoad] refreshes it,
+	// while callers still get the old value.
 	RefreshBefore time.Duration
 	// LoadTimeout limits the duration of a load; 30 seconds by default.
 	LoadTimeout time.Duration
 
-	// Clock returns the time that decides about expiry; [time.Now] by default. Tests replace it.
+	// Clock returns the time by which items expire; [time.Now] by default. Tests replace it.
 	Clock func() time.Time
 }
 
@@ -100,7 +105,7 @@ const (
 )
 
 // Cache is a cache in the memory of the process. Close it after use; the garbage collector closes
-// an unreachable cache, unless [Options.OnRemove] refers to it. The zero Cache is a closed one.
+// an unreachable cache, unless [Options.OnRemove] refers to it. The zero Cache is a closed cache.
 type Cache struct {
 	engine  *engine.Engine
 	loads   *flight.Group
@@ -193,7 +198,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// clocks returns the monotonic milliseconds since now, from 1 on, and those of the wall clock.
+// clocks returns two clocks in milliseconds: a monotonic clock that starts at 1, and the wall
+// clock.
 func clocks(clock func() time.Time) (now, wall func() int64) {
 	if clock == nil {
 		clock = time.Now
@@ -203,28 +209,29 @@ func clocks(clock func() time.Time) (now, wall func() int64) {
 		func() int64 { return clock().UnixMilli() }
 }
 
-// SetMemory changes the memory limit, in bytes, up to [Options.MemoryMax]. A lower one evicts items
-// as a full cache does, a segment at a time, and returns their memory to the system; on systems
-// other than Linux [Cache.Close] does that. Memory that callbacks of [Cache.View] use follows when
-// they end. The error is [ErrInvalid] for a limit above MemoryMax, and for one that the index
-// exceeds.
+// SetMemory changes the memory limit, in bytes, up to [Options.MemoryMax]. A lower limit evicts
+// items as a full cache does, a segment at a time, and returns their memory to the system; on
+// systems other than Linux only [Cache.Close] returns it. Memory in use by callbacks of
+// [Cache.View] is returned when they end. The error is [ErrInvalid] for a limit above MemoryMax,
+// and for a limit that is too low for the index.
 func (c *Cache) SetMemory(limit int64) error {
 	return c.failure(c.core().SetMemory(limit), "", 0)
 }
 
 // Close ends the use of the cache and frees its memory. It does not wait: calls in progress
-// complete, and the last one frees the memory. Later reads are misses, later writes and the callers
-// of loads in progress get [ErrClosed]. Close may be called several times, and inside of callbacks
-// and loaders.
+// complete, and the last one frees the memory. Later reads are misses. Later writes, and the
+// callers of loads in progress, get [ErrClosed]. Close may be called several times, and inside
+// callbacks and loaders.
 func (c *Cache) Close() error {
 	c.cleanup.Stop()
-	// In this order, a caller that gets ErrClosed from a load finds the cache closed.
+	// The engine is closed first, so that a caller that gets ErrClosed from a load finds the cache
+	// closed.
 	err := c.core().Close()
 	c.flights().Close()
 	return err
 }
 
-// core returns the engine: a closed one for the zero Cache.
+// core returns the engine of the cache. For the zero Cache it returns a closed engine.
 func (c *Cache) core() *engine.Engine {
 	if c.engine != nil {
 		return c.engine
@@ -232,7 +239,7 @@ func (c *Cache) core() *engine.Engine {
 	return closedEngine()
 }
 
-// flights returns the loads: those of a closed cache for the zero Cache.
+// flights returns the loads of the cache. For the zero Cache it returns a closed group.
 func (c *Cache) flights() *flight.Group {
 	if c.loads != nil {
 		return c.loads
@@ -259,8 +266,8 @@ var closedLoads = sync.OnceValue(func() *flight.Group {
 // call with the key is in progress; the cache itself keeps a copy.
 func KeyOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
-// millis converts a time to live to the engine's: milliseconds, 0 for forever, -1 for one that is
-// over.
+// millis converts a time to live to the unit of the engine: milliseconds, 0 for forever, and -1 if
+// it is negative.
 func (c *Cache) millis(ttl time.Duration) int64 {
 	if ttl == 0 {
 		ttl = c.options.TTL
@@ -274,7 +281,7 @@ func (c *Cache) millis(ttl time.Duration) int64 {
 	return roundedUp(ttl)
 }
 
-// millisOf is millis for the time to live of an item, which a read may have returned.
+// millisOf is like millis, for the time to live of an item. A read may have returned the item.
 func (c *Cache) millisOf(item *Item) int64 {
 	if item.TTL == 0 && item.isForever {
 		return 0

@@ -17,7 +17,8 @@ import (
 
 func TestGetReturnsStoredValue(t *testing.T) {
 	cache := openCache(t, Options{})
-	// Around the boundaries of copies without the lock, and values in one and in several pieces.
+	// Test lengths around the boundaries: copies without the lock, and values in one and in several
+	// pieces.
 	for _, size := range []int{0, 1, 5, 1023, 1024, 1025, 20_000, 700_000} {
 		key, value := fmt.Sprint(size), strings.Repeat("larder ", size/7+1)[:size]
 		set(t, cache, key, value)
@@ -57,7 +58,7 @@ func TestViewShowsTheValueAndMayUseTheCache(t *testing.T) {
 	set(t, cache, "k", "value")
 	got := ""
 	check.Equal(t, "View(k)", cache.View("k", func(value []byte) {
-		// The bytes do not change, whatever other callers do.
+		// The bytes do not change, even if other callers change the cache.
 		set(t, cache, "k", "other")
 		_, _ = cache.Delete("k")
 		got = string(value)
@@ -79,7 +80,7 @@ func TestViewReleasesTheMemoryAfterAPanic(t *testing.T) {
 			}()
 			cache.View("k", func([]byte) { panic(round) })
 		}()
-		// More than the memory: with pinned segments this fails.
+		// Store more than the memory of the cache. If segments were still pinned, this would fail.
 		for at := range 20 {
 			set(t, cache, fmt.Sprint(round, at), strings.Repeat("v", 1000))
 		}
@@ -134,7 +135,7 @@ func TestSetItemStoresFlagsAndReturnsTheToken(t *testing.T) {
 	check.Equal(t, "found", ok, true)
 	check.Equal(t, "value", string(value), "v")
 	check.Equal(t, "item", item, Item{CAS: token, TTL: time.Minute, Flags: 7})
-	// With a token it is a compare-and-swap, which keeps the flags of the item that was read.
+	// With a token, SetItem is a compare-and-swap, which keeps the flags of the item that was read.
 	next := must[uint64](t)(cache.SetItem("k", []byte("w"), item))
 	_, err := cache.SetItem("k", []byte("x"), item)
 	check.ErrorIs(t, "SetItem with an old token", err, ErrChanged)
@@ -180,7 +181,7 @@ func TestUpdate(t *testing.T) {
 		defer func() { _ = recover() }()
 		_ = cache.Update("k", func([]byte, *Item, bool) ([]byte, Decision) { panic("a defect") })
 	}()
-	// A lock that the panic kept would block this.
+	// If the panic left a lock locked, this would block.
 	set(t, cache, "k", "v")
 }
 
@@ -318,7 +319,7 @@ func TestKeysPrefixesAndClear(t *testing.T) {
 	seen := 0
 	for key, value := range cache.All("0:") {
 		if key != "0:"+string(value) {
-			t.Errorf("All: value of %q = %q, want the part behind the colon", key, value)
+			t.Errorf("All: value of %q = %q, want the part after the colon", key, value)
 		}
 		// The loop may use the cache, and stop early.
 		_, _ = cache.Delete(key)
@@ -578,7 +579,7 @@ func TestAllocations(t *testing.T) {
 		{"Contains", 0, func() { cache.Contains("a") }},
 		{"Get", 1, func() { cache.Get("a") }},
 	} {
-		// Grows the buffers that later calls reuse.
+		// This call grows the buffers that later calls reuse.
 		test.do()
 		check.Equal(t, test.name+": allocations", testing.AllocsPerRun(100, test.do), test.want)
 	}

@@ -47,7 +47,7 @@ func TestCloseLeavesNoGoroutineDescriptorOrMapping(t *testing.T) {
 		}
 		check.NoError(t, cache.SaveFile(path))
 		must[int](t)(cache.LoadFile(path))
-		// Iterations that stop early, and a load that is in progress.
+		// Test with iterations that stop early, and with a load in progress.
 		for range cache.All("") {
 			break
 		}

@@ -10,21 +10,22 @@ import (
 )
 
 // Loader returns the value of a key that is not in the cache, and its time to live, to which the
-// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but not its
-// end: it ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache
-// is closed.
+// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but neither
+// its deadline nor its cancellation. It ends after [Options.LoadTimeout], when no caller is waiting
+// for the load any longer, and when the cache is closed.
 type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
 
-// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
+// GetOrLoad returns the value of a key. If the key has no item, it calls loader and stores the
+// result.
 //
-// All goroutines that request a key at the same time share one load, which runs in a goroutine of
-// its own, and each gets a copy of the value, or the error. Errors are not stored. No caller waits
-// while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers get the value
-// during a refresh, and after a failed refresh the next caller tries again. The end of one caller's
-// context does not cancel the load for the others.
+// All goroutines that request a key at the same time share one load, which runs in a separate
+// goroutine. Each receives a copy of the value, or the error. Errors are not stored. No caller
+// waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers receive
+// the old value during a refresh, and after a failed refresh the next caller tries again. The end
+// of one caller's context does not cancel the load for the others.
 //
 // The result is stored only if the key has not changed since the load began. A set, a delete or any
-// other change takes precedence: the waiting callers get the loaded value, and the next caller
+// other change takes precedence: the waiting callers receive the loaded value, and the next caller
 // loads again.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if !isKey(key) {
@@ -42,7 +43,7 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 	return c.flights().Load(ctx, key, flight.Loader(loader))
 }
 
-// getFresh is Get, and reports whether the value needs no refresh yet.
+// getFresh is like Get, and also reports whether the value needs no refresh yet.
 func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
 	if c.options.StaleFor == 0 && c.options.RefreshBefore == 0 {
 		value, ok = c.Get(key)
@@ -69,7 +70,7 @@ func flightConfig(timeout time.Duration) flight.Config {
 	}
 }
 
-// loading is a cache as its loads see it.
+// loading is the interface of a cache to its loads.
 type loading struct{ c *Cache }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
@@ -84,8 +85,9 @@ func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	return &attempt{l.c, key, value, item, ok}, nil, nil
 }
 
-// attempt is the state of a key when its load began. Changes that begin later make isCurrent false;
-// the state shows those that were past the call of Forget then.
+// attempt is the state of a key when its load began. A change that begins later makes isCurrent
+// false. A change that had already called Forget when the load began shows as a difference from
+// this state.
 type attempt struct {
 	c       *Cache
 	key     string
@@ -117,7 +119,7 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, isCurrent func() bool) {
 		return
 	}
 	// A change has begun during the store, perhaps while the store copied the value without the lock.
-	// A delete that found nothing in that time must not leave the value behind.
+	// If it was a delete, it found nothing to delete, so the value must be removed here.
 	_, _ = a.c.engine.Update(a.key, func(_ engine.Item, stored []byte, isFound bool) engine.Change {
 		if isFound && bytes.Equal(stored, value) {
 			return engine.Change{Action: engine.Remove}
@@ -126,7 +128,8 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, isCurrent func() bool) {
 	})
 }
 
-// isSame reports whether an item is that of the beginning, whose time to live may have changed.
+// isSame reports whether an item is the one that the key had when the load began. Its time to live
+// may have changed.
 func (a *attempt) isSame(item engine.Item, value []byte, isFound bool) bool {
 	return isFound == a.isFound && item.Token == a.item.Token && item.Flags == a.item.Flags &&
 		bytes.Equal(value, a.value)

@@ -32,7 +32,7 @@ func TestLoads(t *testing.T) {
 	})
 }
 
-// changes are changes of "k", and its value afterwards; empty if there is no item.
+// changes are changes of "k", and its value afterwards. The value is empty if the key has no item.
 var changes = []struct {
 	name string
 	do   func(*Cache)
@@ -78,7 +78,7 @@ func TestLoadDoesNotOverwriteChanges(t *testing.T) {
 	wantValue(t, cache, "k", "loaded")
 }
 
-// loadDuring loads "k", calls meanwhile inside of the loader, and waits until the load has ended.
+// loadDuring loads "k", calls a function inside the loader, and waits until the load has ended.
 func loadDuring(t *testing.T, cache *Cache, value string, meanwhile func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -127,7 +127,7 @@ func TestOnRemoveMayChangeTheLoadedKey(t *testing.T) {
 }
 
 // A delete may find no item because the store of a load has not published its value yet. The delete
-// must win, too.
+// must also take precedence in this case.
 func TestChangesDuringTheStoreOfALoadWin(t *testing.T) {
 	for calls, what := range []string{"before the store", "during the store"} {
 		cache := openCache(t, Options{})
@@ -207,7 +207,7 @@ func TestAnnouncedChangesOfTheEngineWin(t *testing.T) {
 		wantNone(t, cache, "k")
 	}
 	if own.EngineOf("not a cache") != nil || own.EngineOf((*Cache)(nil)) != nil {
-		t.Error("EngineOf has an engine for what is not a cache")
+		t.Error("EngineOf returns an engine for a value that is not a cache")
 	}
 }
 
@@ -217,7 +217,7 @@ func TestCloseInsideOfALoader(t *testing.T) {
 	_, err := cache.GetOrLoad(t.Context(), "k", func(context.Context, string) ([]byte, time.Duration, error) {
 		return []byte("v"), 0, cache.Close()
 	})
-	// The load may end before the caller sees that the cache is closed.
+	// The load may end before the caller finds that the cache is closed.
 	if err != nil && !errors.Is(err, ErrClosed) {
 		t.Errorf("GetOrLoad: error %v, want none or %v", err, ErrClosed)
 	}

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Local is a cache on this machine: that of [Open], or that of package larder/shared. A program
-// that works on it moves from one to the other by changing the line that opens.
+// Local is a cache on this machine, opened by [Open] or by package larder/shared. A program that
+// works on a Local moves from one kind to the other by changing the line that opens the cache.
 //
-// The methods mean the same in both, and so do fields with the same name in their options. They
-// differ in this:
+// The methods mean the same in both, and option fields with the same name mean the same. The
+// differences are:
 //
 //   - A time to live is rounded up to milliseconds in the process, and to seconds in a shared
 //     cache. No item expires early.
-//   - OnRemove of a cache in the process is called by the goroutine that removes the item, which
-//     waits for it. That of a shared cache has its own goroutine, and a queue that drops and
-//     counts what does not fit, and reports only what this process removes.
+//   - In the process, the goroutine that removes an item calls OnRemove and waits for it. A shared
+//     cache calls OnRemove from a separate goroutine, through a queue. If the queue is full, the
+//     cache drops the removal and counts it. It reports only the items that this process removes.
 //   - Without ItemMax, the limit depends on Memory in the process, and is almost 1 MiB in a shared
 //     cache.
-//   - A shared cache with a Sweep sweeps every second, and leaves out the segments that are being
+//   - A shared cache with a Sweep sweeps every second, and skips the segments that are being
 //     written.
 //   - A read by All counts as a read in a shared cache.
 //   - CompareAndSwap with a negative time to live deletes the item that has the token in the
-//     process, and is [ErrInvalid] in a shared cache.
+//     process, and returns [ErrInvalid] in a shared cache.
 type Local interface {
 	Get(key string) (value []byte, ok bool)
 	GetInto(dst []byte, key string) (value []byte, ok bool)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gives the Go modules another path, in every file that names it: module-path.sh example.org/cache.
-# go/go.mod has the present one.
+# Changes the path of the Go modules in every file that contains it:
+# module-path.sh example.org/cache. go/go.mod contains the current path.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 

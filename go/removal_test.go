@@ -44,7 +44,7 @@ func TestRemovalsBeforeAPanicAndByGetAndTouch(t *testing.T) {
 	check.Equal(t, "Len", cache.Len(), 0)
 }
 
-// Each stored value is either in the cache or reported once, whatever removes it.
+// Each stored value is either in the cache or was reported exactly once, whatever has removed it.
 func TestEachRemovalIsReportedOnce(t *testing.T) {
 	var lock sync.Mutex
 	reports, stored := map[string]int{}, map[string]bool{}

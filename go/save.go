@@ -14,9 +14,9 @@ import (
 )
 
 // Save writes all items, with their flags and the time at which they expire, and a checksum for
-// each part. Other goroutines may use the cache meanwhile: of the items that they change, Save
-// writes the state at some time during the call. Tokens are not saved, nor are items that a client
-// of package server has marked stale.
+// each part. Other goroutines may use the cache during the call. If they change an item, Save
+// writes a state that the item had at some time during the call. Save does not write tokens, and
+// skips items that a client of package server has marked stale.
 func (c *Cache) Save(to io.Writer) error {
 	err := c.core().Save(to)
 	runtime.KeepAlive(c)
@@ -26,12 +26,12 @@ func (c *Cache) Save(to io.Writer) error {
 	return err
 }
 
-// Load stores the items that [Cache.Save] has written, in addition to those in the cache, and
-// returns their number. It leaves out items that have expired since. If others do not fit, it
-// stores the rest and returns an [*OmittedError], which matches [ErrTooLarge]. If the data is
-// damaged, it stores the items before the damage and returns [ErrDamaged]. Load reads up to the end
-// of the saved cache and not further, so that a stream may have something after it, such as another
-// saved cache. It needs no buffered reader: most of its reads are of 64 KiB.
+// Load reads the items that [Cache.Save] has written, adds them to the cache and returns their
+// number. It skips items that have expired since. If some items do not fit, it stores the rest and
+// returns an [*OmittedError], which matches [ErrTooLarge]. If the data is damaged, it stores the
+// items before the damage and returns [ErrDamaged]. Load reads up to the end of the saved cache and
+// not further, so a stream may continue with something else, such as another saved cache. A
+// buffered reader is not necessary: most of its reads are of 64 KiB.
 func (c *Cache) Load(from io.Reader) (items int, err error) {
 	c.flights().ForgetPrefix("")
 	loaded, err := c.core().Load(from)
@@ -50,15 +50,16 @@ func (c *Cache) Load(from io.Reader) (items int, err error) {
 	return loaded.Stored, err
 }
 
-// OmittedError means that some items of a saved cache do not fit in the cache that loads it: it has
-// less memory or a lower [Options.ItemMax]. All others were stored.
+// OmittedError means that some items of a saved cache do not fit in the cache that loads it,
+// because it has less memory or a lower [Options.ItemMax]. All other items were stored.
 type OmittedError struct {
-	// Items is the number of these items.
+	// Items is the number of items that do not fit.
 	Items int
-	// Key is that of the first one, and Bytes the sum of the lengths of its key and its value.
+	// Key is the key of the first of them, and Bytes is the sum of the lengths of its key and its
+	// value.
 	Key   string
 	Bytes int
-	// ItemMax is the largest such sum that the cache takes.
+	// ItemMax is the largest sum of these lengths that the cache accepts.
 	ItemMax int
 	reason  error
 }
@@ -68,14 +69,14 @@ func (e *OmittedError) Error() string {
 		e.Items, e.Key, e.Bytes, e.ItemMax, e.reason)
 }
 
-// Unwrap returns the error of the store of the first item: [ErrTooLarge], or [ErrNoMemory].
+// Unwrap returns the reason why the first item was not stored: [ErrTooLarge] or [ErrNoMemory].
 func (e *OmittedError) Unwrap() error { return e.reason }
 
-// SaveFile is [Cache.Save] into a file. It writes a temporary file in the same folder, syncs it to
-// the disk and renames it: after a crash the file has the old contents or the new ones. A new file
-// has mode 0600; an existing one keeps its mode, and its owner where the system allows that.
-// SaveFile replaces the file that a symbolic link names, and keeps the link. It writes directly
-// into a pipe or a device.
+// SaveFile is like [Cache.Save], but writes to a file. It writes a temporary file in the same
+// folder, syncs it to the disk and renames it: after a crash the file has the old contents or the
+// new contents. A new file has mode 0600; an existing one keeps its mode, and its owner where the
+// system allows that. If path is a symbolic link, SaveFile replaces the file that the link points
+// to, and keeps the link. If path is a pipe or a device, SaveFile writes directly into it.
 func (c *Cache) SaveFile(path string) error {
 	if err := c.saveFile(path); err != nil {
 		return fmt.Errorf("larder: cannot save into %s: %w", path, err)
@@ -107,7 +108,7 @@ func (c *Cache) saveFile(path string) error {
 // linksMax is the number of symbolic links that Linux follows.
 const linksMax = 40
 
-// followLinks returns the path of what a symbolic link names, which may not exist.
+// followLinks returns the path that a symbolic link points to. Nothing may exist at that path.
 func followLinks(path string) (string, error) {
 	for range linksMax {
 		info, err := os.Lstat(path)
@@ -129,15 +130,15 @@ func followLinks(path string) (string, error) {
 	return "", fmt.Errorf("more than %d symbolic links", linksMax)
 }
 
-// replaceFile saves into a new file, and renames it to path. replaced is the file that is there, or
-// nil.
+// replaceFile saves into a new file, and renames it to path. The argument replaced is the existing
+// file at path, or nil.
 func (c *Cache) replaceFile(path string, replaced fs.FileInfo) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err
 	}
 	isSaved := false
-	// Also after a panic.
+	// Clean up also after a panic.
 	defer func() {
 		if !isSaved {
 			_ = file.Close()
@@ -148,8 +149,8 @@ func (c *Cache) replaceFile(path string, replaced fs.FileInfo) (err error) {
 		return err
 	}
 	if replaced != nil {
-		// Only root may give a file to another owner. The mode follows: a change of the owner
-		// changes it.
+		// Only root may give a file to another owner. The mode is set after the owner, because a change
+		// of the owner changes the mode.
 		giveTo(file, replaced)
 		if err = file.Chmod(replaced.Mode()); err != nil {
 			return err
@@ -177,9 +178,9 @@ func syncFolder(path string) {
 	}
 }
 
-// LoadFile is [Cache.Load] from a file. If there is no file, the error matches [io/fs.ErrNotExist].
-// A file that continues after the end of the saved cache is damaged: LoadFile stores the items and
-// returns [ErrDamaged].
+// LoadFile is like [Cache.Load], but reads from a file. If the file does not exist, the error
+// matches [io/fs.ErrNotExist]. A file that continues after the end of the saved cache is damaged:
+// LoadFile stores the items and returns [ErrDamaged].
 func (c *Cache) LoadFile(path string) (items int, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -197,7 +198,7 @@ func (c *Cache) LoadFile(path string) (items int, err error) {
 	return items, nil
 }
 
-// atEnd returns an error if there is something to read.
+// atEnd returns an error if the reader is not at its end.
 func atEnd(from io.Reader) error {
 	switch _, err := io.ReadFull(from, make([]byte, 1)); err {
 	case nil:

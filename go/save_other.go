@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// giveTo does nothing on systems where files have no owner by number.
+// giveTo does nothing on systems whose files have no numeric owner.
 func giveTo(*os.File, fs.FileInfo) {}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// giveTo gives a file the owner and the group of another one, as far as the system allows it.
+// giveTo gives a file the owner and the group of another file, as far as the system allows it.
 func giveTo(file *os.File, other fs.FileInfo) {
 	owned, ok := other.Sys().(*syscall.Stat_t)
 	if !ok {

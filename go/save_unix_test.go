@@ -12,7 +12,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// wantLoaded fails the test if a file has not the saved item.
+// wantLoaded fails the test if a file does not contain the saved item.
 func wantLoaded(t *testing.T, path string) {
 	t.Helper()
 	loaded := openCache(t, Options{})
@@ -45,7 +45,7 @@ func TestSaveFileReplacesWhatASymbolicLinkNames(t *testing.T) {
 	cache, folder := openCache(t, Options{}), t.TempDir()
 	set(t, cache, "k", "v")
 	check.NoError(t, os.Mkdir(filepath.Join(folder, "disk"), 0o700))
-	// The first link names a link, which names a file that does not exist yet.
+	// The first link points to a second link, which points to a file that does not exist yet.
 	path, named := filepath.Join(folder, "cache"), filepath.Join(folder, "disk", "saved")
 	check.NoError(t, os.Symlink("other", path))
 	check.NoError(t, os.Symlink(named, filepath.Join(folder, "other")))

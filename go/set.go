@@ -9,8 +9,9 @@ import (
 )
 
 // Set stores a value and replaces the item of the key. The item lives for ttl: 0 means
-// [Options.TTL], and a negative ttl deletes it. If Set fails, other than with [ErrKey] and
-// [ErrClosed], the previous item is gone: no reader gets the value that was to be replaced.
+// [Options.TTL], and a negative ttl deletes the item. If Set fails with an error other than
+// [ErrKey] and [ErrClosed], it has removed the previous item, so that no reader receives the old
+// value.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	c.flights().Forget(key)
 	_, err := c.core().Set(key, value, 0, c.millis(ttl))
@@ -20,9 +21,9 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	return nil
 }
 
-// SetItem is [Cache.Set] with metadata: it stores item.Flags, the item lives for item.TTL, and if
-// item.CAS is not 0, it replaces that item only, as [Cache.CompareAndSwap] does. It returns the new
-// token; 0 without [Options.CAS].
+// SetItem is like [Cache.Set], but also stores metadata: it stores item.Flags, and the item lives
+// for item.TTL. If item.CAS is not 0, SetItem replaces only the item with that token, as
+// [Cache.CompareAndSwap] does. It returns the new token, or 0 without [Options.CAS].
 func (c *Cache) SetItem(key string, value []byte, item Item) (token uint64, err error) {
 	if item.CAS != 0 {
 		return c.swap(key, value, item)
@@ -59,16 +60,16 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 	return c.condition(err, key, len(value))
 }
 
-// Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
-// an item.
+// Append adds bytes to the end of a value and keeps its time to live. It reports whether the key
+// has an item.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
 	c.flights().Forget(key)
 	_, err := c.core().Append(key, part, 0)
 	return c.condition(err, key, len(part))
 }
 
-// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
-// is an item.
+// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether the key
+// has an item.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 	c.flights().Forget(key)
 	_, err := c.core().Prepend(key, part, 0)
@@ -77,8 +78,8 @@ func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
 // new token. If several callers modify the value that they have read, one of them succeeds; the
-// others get [ErrChanged], and read again. The error is [ErrNotFound] if there is no item. A
-// negative ttl deletes the item that has the token.
+// others get [ErrChanged], and should read the value again. If the key has no item, the error is
+// [ErrNotFound]. A negative ttl deletes the item that has the token.
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
 	return c.swap(key, value, Item{CAS: cas, TTL: ttl})
 }
@@ -93,14 +94,14 @@ func (c *Cache) swap(key string, value []byte, item Item) (uint64, error) {
 	return 0, c.failure(c.core().Delete(key, item.CAS), key, 0)
 }
 
-// Delete removes an item, and reports whether there was one; an invalid key has none.
+// Delete removes an item, and reports whether it existed. For an invalid key it returns false.
 func (c *Cache) Delete(key string) (bool, error) {
 	c.flights().Forget(key)
 	return c.present(c.core().Delete(key, 0), key)
 }
 
-// Touch sets the time to live of an item, counted from now, and reports whether there is one. A
-// negative ttl deletes it.
+// Touch sets the time to live of an item, counted from now, and reports whether the item exists. A
+// negative ttl deletes the item.
 func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	millis := c.millis(ttl)
 	if millis < 0 {
@@ -109,7 +110,8 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	return c.present(c.core().Touch(key, millis), key)
 }
 
-// present is condition for a change that stores no value: an invalid key has no item.
+// present is like condition, for a change that stores no value. It returns false for an invalid
+// key.
 func (c *Cache) present(err error, key string) (bool, error) {
 	if err == engine.ErrBadKey {
 		return false, c.openError()
@@ -118,22 +120,22 @@ func (c *Cache) present(err error, key string) (bool, error) {
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
-// The counter wraps at 2^64 and keeps its time to live. The error is [ErrNotANumber] for another
-// value, and [ErrNotFound] if there is no item; [Cache.Add] creates a counter.
+// The counter wraps at 2^64 and keeps its time to live. The error is [ErrNotANumber] if the value
+// is not such a number, and [ErrNotFound] if the key has no item; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	c.flights().Forget(key)
 	number, _, err := c.core().Incr(key, delta)
 	return number, c.failure(err, key, 0)
 }
 
-// Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
+// Decr is like [Cache.Incr], but subtracts delta. The counter stops at 0.
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	c.flights().Forget(key)
 	number, _, err := c.core().Decr(key, delta)
 	return number, c.failure(err, key, 0)
 }
 
-// Decision is what [Cache.Update] does with an item.
+// Decision is the action that [Cache.Update] takes on an item.
 type Decision int
 
 const (
@@ -145,15 +147,16 @@ const (
 	RemoveItem
 )
 
-// Update changes an item by what decide returns: no other change of the key takes place between
-// the read and the store. decide gets a copy of the value, which it may change and return, and
-// isFound says whether there is an item. It may change the flags and the time to live of the item,
-// which are stored with the value: the rules of [Cache.Set] hold for item.TTL, which is [Forever]
-// for an item that does not expire, and 0 if there is no item. The error is [ErrNotFound] if decide
-// removes an item that there is not.
+// Update reads an item, calls decide and applies its decision, atomically: no other change of the
+// key takes place between the read and the store. The value that decide receives is a copy, which
+// it may change and return; isFound is false if the key has no item. decide may also change the
+// flags and the time to live of the item, which Update stores with the value. The rules of
+// [Cache.Set] apply to item.TTL; before the call it is [Forever] for an item that does not expire,
+// and 0 if the key has no item. The error is [ErrNotFound] if decide returns RemoveItem for a key
+// without an item.
 //
-// Update holds a lock during the call of decide: it must not use the cache, should be short, and
-// may be called several times, of which the last one counts.
+// Update holds a lock during the call of decide, so decide must not use the cache and should be
+// short. Update may call it several times; only the last decision takes effect.
 func (c *Cache) Update(
 	key string, decide func(value []byte, item *Item, isFound bool) ([]byte, Decision),
 ) error {
@@ -193,7 +196,7 @@ func (c *Cache) Update(
 	return c.failure(err, key, valueBytes)
 }
 
-// Clear removes all items. The times of other calls do not depend on their number.
+// Clear removes all items. It does not slow down other calls, however many items there are.
 func (c *Cache) Clear() error {
 	c.flights().ForgetPrefix("")
 	return c.failure(c.core().Clear(), "", 0)
@@ -223,7 +226,7 @@ func (c *Cache) openError() error {
 	return nil
 }
 
-// usable returns the error of a write that changes nothing.
+// usable returns the error that a write returns if it changes nothing.
 func (c *Cache) usable(key string) error {
 	if !isKey(key) {
 		return keyError(key)

@@ -16,8 +16,8 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// soakTime returns how long TestSoak runs: LARDER_MINUTES minutes, by default ten seconds, and two
-// with -short.
+// soakTime returns how long TestSoak runs: LARDER_MINUTES minutes. The default is ten seconds, or
+// two seconds with -short.
 func soakTime(t testing.TB) time.Duration {
 	text := os.Getenv("LARDER_MINUTES")
 	if text == "" {
@@ -33,8 +33,9 @@ func soakTime(t testing.TB) time.Duration {
 	return time.Duration(minutes * float64(time.Minute))
 }
 
-// accounts are the values that a cache owes: those that were stored and not reported as removed.
-// Each value is stored once, and begins with its number, so that a second report is noticed.
+// accounts are the values that a cache owes: the values that were stored and not reported as
+// removed. Each value is stored once, and begins with its number, so that the test detects a second
+// report.
 type accounts struct {
 	next   atomic.Uint64
 	shards [64]struct {
@@ -97,7 +98,7 @@ func (a *accounts) all() map[uint64]owed {
 	return all
 }
 
-// numberOf returns the number of a value, and reports an error for bytes that are no value.
+// numberOf returns the number of a value, and reports an error for bytes that are not a value.
 func numberOf(t testing.TB, key string, value []byte) uint64 {
 	if len(value) < 8 {
 		t.Errorf("value of %q has %d bytes, want at least 8", key, len(value))
@@ -122,8 +123,8 @@ type soaker struct {
 	dst      []byte
 }
 
-// value returns a new value for a key, of up to a kilobyte or rarely a hundred, and its time to
-// live: forever or a few milliseconds.
+// value returns a new value for a key, and its time to live. The value has up to a kilobyte, or
+// rarely up to a hundred. The time to live is forever or a few milliseconds.
 func (s *soaker) value(key string) (number uint64, value []byte, ttl time.Duration) {
 	bytes := s.random.IntN(1000)
 	if s.random.IntN(200) == 0 {
@@ -139,16 +140,16 @@ func (s *soaker) value(key string) (number uint64, value []byte, ttl time.Durati
 // settle closes the account of a value that a call has not stored.
 func (s *soaker) settle(number uint64, key string, isStored bool, err error) {
 	if err != nil && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
-		s.t.Errorf("store of %q: error %v, want none, or one of a lost race", key, err)
+		s.t.Errorf("store of %q: error %v, want none, or the error of a lost race", key, err)
 	}
 	if err != nil || !isStored {
 		s.accounts.close(s.t, number, key, "not stored")
 	}
 }
 
-// step does one random thing with one random key.
+// step executes one random operation with one random key.
 func (s *soaker) step() {
-	// The square prefers some keys, as programs do.
+	// The square makes some keys more frequent, as in real programs.
 	part := s.random.Float64()
 	key := fmt.Sprintf("key:%d", int(part*part*20_000))
 	switch choice := s.random.IntN(100); {
@@ -195,9 +196,9 @@ func (s *soaker) step() {
 	}
 }
 
-// Everything that was stored is found, or was reported as removed exactly once, whatever the cache
-// did meanwhile: evictions, expiry, sweeps, saves, clears, large values and blocked views.
-// LARDER_MINUTES is the length of the test.
+// Every stored value is found, or was reported as removed exactly once. This must hold during
+// evictions, expiry, sweeps, saves, clears, with large values and with blocked views.
+// LARDER_MINUTES sets the length of the test.
 func TestSoak(t *testing.T) {
 	check.GoroutineLeaks(t)
 	const workers = 8

@@ -3,21 +3,22 @@ package larder
 import "strconv"
 
 // Stats are the statistics of a cache since it was opened. [Cache.String] publishes them with
-// package expvar, package larder/prometheus with Prometheus.
+// package expvar, and package larder/prometheus publishes them with Prometheus.
 type Stats struct {
-	// Hits and Misses count the keys of all gets.
+	// Hits and Misses count the keys of all reads.
 	Hits, Misses uint64
 	// Items is the number of items now; Stored counts all stores.
 	Items, Stored uint64
 	// Evictions counts items that were removed to free memory; Expired counts expired items that
 	// were found.
 	Evictions, Expired uint64
-	// MemoryLimit, MemoryUsed, ItemBytes and IndexBytes are in bytes: [Options.Memory], the part of
-	// it in use, and in that the memory of the items with their metadata, and of the index.
+	// MemoryLimit, MemoryUsed, ItemBytes and IndexBytes are in bytes. MemoryLimit is
+	// [Options.Memory], and MemoryUsed is the part of it in use. That part includes ItemBytes, the
+	// memory of the items with their metadata, and IndexBytes, the memory of the index.
 	MemoryLimit, MemoryUsed, ItemBytes, IndexBytes uint64
 }
 
-// HitRate returns the ratio of hits to gets, from 0 to 1; 0 if there were no gets.
+// HitRate returns the ratio of hits to reads, from 0 to 1. It returns 0 before the first read.
 func (s Stats) HitRate() float64 {
 	if s.Hits+s.Misses == 0 {
 		return 0
@@ -47,13 +48,13 @@ func (c *Cache) Len() int {
 	return c.core().Len()
 }
 
-// String returns the statistics as JSON. By it a cache is a variable of package expvar, which this
-// package does not import, because expvar registers a handler and links an HTTP server:
+// String returns the statistics as JSON. With it, a Cache is a variable of package expvar. This
+// package does not import expvar, because expvar registers a handler and links an HTTP server:
 //
 //	expvar.Publish("cache", cache)
 func (c *Cache) String() string {
 	s := c.Stats()
-	// Package encoding/json is a quarter of a program that needs it only here.
+	// Package encoding/json would be a quarter of a program that needs it only here.
 	text := []byte{'{'}
 	for _, field := range []struct {
 		name  string

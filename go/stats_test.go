@@ -10,7 +10,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// A cache is a variable of package expvar, without which /debug/vars does not show it.
+// A cache must be a variable of package expvar, otherwise /debug/vars does not show it.
 var _ expvar.Var = (*Cache)(nil)
 
 func TestDebugVarsShowThePublishedCache(t *testing.T) {

@@ -6,9 +6,10 @@ import (
 )
 
 // Keys returns an iterator over all keys that begin with prefix, in no particular order. It returns
-// each key that exists throughout exactly once, and a key that is stored or removed meanwhile
-// perhaps. The loop may use the cache, take any time, and stop early; no lock is held meanwhile. A
-// loop to the end visits all items of the cache, whatever the prefix.
+// each key that exists during the complete loop exactly once. It may or may not return a key that
+// is stored or removed during the loop. The loop may use the cache, take any time, and stop early,
+// because the iterator holds no lock. A complete loop visits all items of the cache, whatever the
+// prefix.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		c.core().Keys(prefix)(yield)
@@ -16,8 +17,8 @@ func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	}
 }
 
-// All returns an iterator over copies of all items whose key begins with prefix, in the manner of
-// [Cache.Keys]. Each value is read when its key is reached, and this does not count as a read.
+// All returns an iterator over copies of all items whose key begins with prefix. It visits them as
+// [Cache.Keys] does, and reads each value when it reaches the key. This does not count as a read.
 func (c *Cache) All(prefix string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for key := range c.Keys(prefix) {

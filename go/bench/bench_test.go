@@ -41,7 +41,7 @@ func open(t *testing.T, name string, load Load) Cache {
 	return cache
 }
 
-// A round fails if an item is missing or has another value.
+// A round fails if an item is missing or has a wrong value.
 func TestEachCacheDoesItsOperations(t *testing.T) {
 	loads := []Load{
 		{"small", 2000, 100, 64 << 20, false, false},
@@ -62,7 +62,7 @@ func TestEachCacheDoesItsOperations(t *testing.T) {
 						t.Fatal(err)
 					}
 					if result.Ops < 20_000 || op != "Set" && result.Gets != result.Ops || result.Wall <= 0 {
-						t.Errorf("%s: %+v, want 20,000 operations, and as many gets", op, result)
+						t.Errorf("%s: %+v, want 20,000 operations, and as many reads", op, result)
 					}
 				}
 				if done < 2 {

@@ -53,7 +53,7 @@ type Kind struct {
 	Open func(items int, size int, limit int64) (Cache, error)
 }
 
-// Kinds are all caches: package larder, those that keep bytes, and those on Go's heap.
+// Kinds are all caches: package larder, the caches that store bytes, and the caches on Go's heap.
 var Kinds = []Kind{
 	{"larder", false, openLarder},
 	{"fastcache", false, openFastcache},

@@ -10,8 +10,8 @@ import (
 	"github.com/mevdschee/tqmemory/pkg/tqmemory"
 )
 
-// The caches on Go's heap keep the slices and strings that they are given, so each Set makes a copy
-// of the value, and of the key where they keep it.
+// The caches on Go's heap keep the slices and strings that they receive, so each Set copies the
+// value, and also the key if the cache keeps it.
 
 func weightOf(key string, value []byte) int64 { return int64(len(key) + len(value)) }
 
@@ -46,7 +46,7 @@ func openRistretto(items, _ int, limit int64) (Cache, error) {
 
 func (c ristrettoCache) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
 
-// Set does not copy the key: ristretto keeps its hash only.
+// Set does not copy the key, because ristretto keeps only its hash.
 func (c ristrettoCache) Set(key string, value []byte) {
 	c.cache.Set(key, copyOf(value), weightOf(key, value))
 }

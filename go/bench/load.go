@@ -33,7 +33,7 @@ type Load struct {
 	IsFull bool
 }
 
-// Loads are those of docs/benchmarks.md.
+// Loads are the loads of docs/benchmarks.md.
 var Loads = []Load{
 	{"100 B, uniform", 1_000_000, 100, 512 << 20, false, false},
 	{"100 B, zipf", 1_000_000, 100, 512 << 20, true, false},
@@ -63,9 +63,10 @@ func (l Load) Ops() []string {
 // appendKey appends the key with a number.
 func appendKey(text []byte, number int) []byte { return fmt.Appendf(text, "key:%012d", number) }
 
-// Keys are keys one after the other. They lie outside of Go's heap, so that they neither cost a
-// collection nor delay it, and adjacent keys are as close to the processor as keys that a caller
-// has just built: the benchmark measures the cache, not the caller's cache misses on the key.
+// Keys is a sequence of keys without separators. They are outside of Go's heap, so that they add
+// nothing to the cost of a collection. Because they are adjacent, the processor has them in its
+// caches like keys that a caller has just built. The benchmark thus measures the cache, not the
+// caller's cache misses on the key.
 type Keys []byte
 
 // At returns a key without a copy.
@@ -86,7 +87,7 @@ func (l Load) Draw(folder string, count int) error {
 	}
 	random := rand.New(rand.NewSource(2))
 	law := rand.NewZipf(random, 1.01, 1, uint64(l.Items-1))
-	// The popular keys do not have adjacent numbers.
+	// Shuffle the numbers, so that popular keys do not have adjacent numbers.
 	mix := random.Perm(l.Items)
 	var all []byte
 	for number := range l.Items {
@@ -103,8 +104,8 @@ func (l Load) Draw(folder string, count int) error {
 	return os.WriteFile(l.drawn(folder), text, 0o600)
 }
 
-// Drawn maps the file that Draw has written, all of it, so that its memory is part of what the
-// process uses before it opens the cache.
+// Drawn maps the complete file that Draw has written, so that its memory belongs to the memory that
+// the process uses before it opens the cache.
 func (l Load) Drawn(folder string) (Keys, error) {
 	file, err := os.Open(l.drawn(folder))
 	if err != nil {
@@ -119,16 +120,17 @@ func (l Load) Drawn(folder string) (Keys, error) {
 		syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
-// mark writes the end of the key, which has the number, to the begin of its value.
+// mark writes the end of the key, which contains the number, to the start of its value.
 func mark(value []byte, key string) { copy(value[:8], key[KeyBytes-8:]) }
 
-// isMarked reports whether a value has the right length and begin.
+// isMarked reports whether a value has the right length and the right start.
 func isMarked(value []byte, key string, size int) bool {
 	return len(value) == size &&
 		binary.LittleEndian.Uint64(value) == *(*uint64)(unsafe.Pointer(unsafe.StringData(key[KeyBytes-8:])))
 }
 
-// Fill stores all items of a load. Those of a cache that has room for all must be there afterwards.
+// Fill stores all items of a load. If the cache has room for all items, they must be in the cache
+// afterwards.
 func (l Load) Fill(cache Cache) error {
 	value, key := make([]byte, l.Size), []byte(nil)
 	for number := range l.Items {
@@ -163,7 +165,8 @@ func Resident() (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-// HugePages applies "never" to this process. The other settings are the kernel's.
+// HugePages applies the setting "never" to this process. For the other settings it does nothing:
+// the kernel applies them.
 func HugePages(setting string) error {
 	const disable = 41 // PR_SET_THP_DISABLE
 	if setting != "never" {

@@ -16,11 +16,11 @@ type Player struct {
 	load  Load
 	cache Cache
 	keys  Keys
-	// at is where each goroutine goes on in the keys.
+	// at is the position in the keys at which each goroutine continues.
 	at [Goroutines]int
 }
 
-// NewPlayer returns a player that begins at a place of its own in the keys for each goroutine.
+// NewPlayer returns a player whose goroutines begin at different positions in the keys.
 func NewPlayer(load Load, cache Cache, keys Keys) *Player {
 	p := &Player{load: load, cache: cache, keys: keys}
 	for number := range p.at {
@@ -29,11 +29,12 @@ func NewPlayer(load Load, cache Cache, keys Keys) *Player {
 	return p
 }
 
-// Result is what a round has measured.
+// Result is the result of a round.
 type Result struct {
-	// Ops is the number of keys used, Gets that of keys read, and Hits that of keys found.
+	// Ops is the number of keys used, Gets is the number of keys read, and Hits is the number of keys
+	// found.
 	Ops, Gets, Hits int
-	// Wall is the time that has passed, CPU the processor time of the process.
+	// Wall is the elapsed time, and CPU is the processor time of the process.
 	Wall, CPU time.Duration
 	// Resident is the memory of the process after the round.
 	Resident int64
@@ -56,7 +57,8 @@ func (p *Player) Has(op string) bool {
 	return has
 }
 
-// stepOf returns the function that does an operation with the key at a place, or with [Many] keys.
+// stepOf returns the function that executes an operation with the key at a position, or with [Many]
+// keys.
 func (w *worker) stepOf(op string) (step func(at int), has bool) {
 	into, readsInto := w.cache.(IntoGetter)
 	viewer, views := w.cache.(Viewer)
@@ -117,7 +119,7 @@ func (w *worker) get(key string, read func(string) ([]byte, bool)) bool {
 	return ok
 }
 
-// see counts a hit. It looks at the value, as a caller does.
+// see counts a hit. It reads the value, as a caller does.
 func (w *worker) see(key string, value []byte) {
 	w.hits++
 	if !isMarked(value, key, w.load.Size) {
@@ -130,7 +132,7 @@ func (w *worker) set(key string) {
 	w.cache.Set(key, w.value)
 }
 
-// Play does an operation for some time, or until the keys used are count.
+// Play executes an operation for some time, or until it has used count keys.
 func (p *Player) Play(op string, length time.Duration, count int) (Result, error) {
 	var all sync.WaitGroup
 	var isOver atomic.Bool
@@ -179,8 +181,8 @@ func (p *Player) Play(op string, length time.Duration, count int) (Result, error
 	return result, err
 }
 
-// Processor returns the processor time of this process. On a busy machine it tells more than the
-// time that has passed.
+// Processor returns the processor time of this process. On a busy machine it is a better measure
+// than the elapsed time.
 func Processor() time.Duration {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)

@@ -4,8 +4,9 @@
 #
 #     LARDER=../../target/release/larder ./servers.sh [--help] [flag of larder bench compare ...]
 #
-# The variable MEMCACHED names the memcached (the one of PATH), MEMORY is the memory of each cache in MiB (1024), WORKLOADS what larder bench compare
-# names so, ROUNDS the number of rounds (3), SECS the duration of a measurement in seconds (2).
+# The variable MEMCACHED is the path of memcached (found in PATH by default), MEMORY the memory of
+# each cache in MiB (1024), WORKLOADS the workloads of larder bench compare, ROUNDS the number of
+# rounds (3), and SECS the duration of a measurement in seconds (2).
 set -euo pipefail
 cd "$(dirname "$0")"
 [[ ${1:-} != --help ]] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0"; exit; }
@@ -15,7 +16,7 @@ memory=${MEMORY:-1024}
 workloads=${WORKLOADS:-get:100:1,set:100:1,get:10240:1,set:10240:1,get:100:16,set:100:16}
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
-# go.mod has the version of TQMemory.
+# go.mod contains the version of TQMemory.
 go build -o "$built/" github.com/mevdschee/tqmemory/cmd/tqmemory
 go build -C ../examples -o "$built/" ./cacheserver
 

@@ -19,7 +19,7 @@ func openShared(_, _ int, limit int64) (Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The memory of a file without a name ends with the process.
+	// The memory of a deleted file is released when the process ends.
 	defer os.RemoveAll(folder)
 	cache, err := shared.Open(filepath.Join(folder, "cache"), shared.Options{Memory: limit})
 	return sharedCache{cache}, err

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Versions returns the version of Go, and the name and version of each module that this program was
-// built with and that begins with one of the paths; with none, of each. Tables begin with it.
+// Versions returns the version of Go, and the name and version of each module of this program whose
+// path begins with one of the paths. Without paths it returns all modules. Tables begin with this
+// text.
 func Versions(paths ...string) string {
 	words := []string{strings.Replace(runtime.Version(), "go", "Go ", 1)}
 	info, ok := debug.ReadBuildInfo()
@@ -39,7 +40,7 @@ func hasPrefix(module string, paths []string) bool {
 	return len(paths) == 0
 }
 
-// nameOf returns the last element of a module's path, without the one of a major version.
+// nameOf returns the last element of a module's path that is not a major version.
 func nameOf(module string) string {
 	name := path.Base(module)
 	if len(name) > 1 && name[0] == 'v' && strings.Trim(name[1:], "0123456789") == "" {

@@ -10,12 +10,12 @@ import (
 	"larder.example/larder"
 )
 
-// Errors, with BigCache's texts.
+// Errors of this package. They have the same texts as in BigCache.
 var (
-	// ErrEntryNotFound means that there is no entry for the key.
+	// ErrEntryNotFound means that the key has no entry.
 	ErrEntryNotFound = errors.New("Entry not found")
-	// ErrEntryTooBig means that an entry exceeds the limit. BigCache has the text, but no name for
-	// it.
+	// ErrEntryTooBig means that an entry exceeds the limit. BigCache has an error with this text, but
+	// does not export it.
 	ErrEntryTooBig = errors.New("entry is bigger than max shard size")
 )
 
@@ -37,22 +37,23 @@ type BigCache struct {
 	stopCleaning context.CancelFunc
 }
 
-// NewBigCache is New with a context that does not end.
+// NewBigCache is like New, with a context that does not end.
 //
 // Deprecated: use New.
 func NewBigCache(config Config) (*BigCache, error) {
 	return New(context.Background(), config)
 }
 
-// New opens a cache. As in BigCache, its cleaning up ends with the context, and the cache itself
-// serves until Close: an expired entry is never returned, but from then on it is reported when a
-// call finds it, or when its memory is needed. The garbage collector closes an unreachable cache,
-// unless a callback refers to it. An error names the invalid field, or is [larder.ErrNotOpened].
+// New opens a cache. When the context ends, the cache stops removing expired entries, but it can be
+// used until Close, as in BigCache. It never returns an expired entry; after the end of the context
+// it reports an expired entry only when a call finds it, or when its memory is needed. The garbage
+// collector closes an unreachable cache, unless a callback refers to it. An error names the invalid
+// field, or is [larder.ErrNotOpened].
 func New(ctx context.Context, config Config) (*BigCache, error) {
 	return open(ctx, config, time.Now)
 }
 
-// open is New with a clock that tests replace.
+// open is like New, with a clock that tests replace.
 func open(ctx context.Context, config Config, now func() time.Time) (*BigCache, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func open(ctx context.Context, config Config, now func() time.Time) (*BigCache, 
 		c.requests = newRequests()
 	}
 	if config.hasCallback() {
-		// The engine keeps this reachable, but not the cache.
+		// The engine keeps the reporter reachable, but not the cache.
 		options.OnRemove = (&reporter{config, c.requests}).onRemove
 	}
 	cache, err := larder.Open(options)
@@ -128,14 +129,14 @@ func (c *BigCache) notFoundError() error {
 	return ErrEntryNotFound
 }
 
-// GetWithInfo is Get with an empty Response.
+// GetWithInfo is like Get, and also returns an empty Response.
 func (c *BigCache) GetWithInfo(key string) ([]byte, Response, error) {
 	entry, err := c.Get(key)
 	return entry, Response{}, err
 }
 
-// Set stores a copy of an entry. If it fails with ErrEntryTooBig, the previous entry of the key is
-// gone.
+// Set stores a copy of an entry. If it fails with ErrEntryTooBig, it has removed the previous entry
+// of the key.
 func (c *BigCache) Set(key string, entry []byte) error {
 	name, isFramed := nameOf(key)
 	if isFramed {
@@ -144,9 +145,9 @@ func (c *BigCache) Set(key string, entry []byte) error {
 	return storeError(c.cache.Set(name, entry, 0))
 }
 
-// Append adds bytes to the end of an entry, or stores them if there is none. The entry then lives
-// for another LifeWindow. If it would be too big, Append returns ErrEntryTooBig and does not change
-// it.
+// Append adds bytes to the end of an entry, or stores them if the key has no entry. The entry then
+// lives for another LifeWindow. If it would be too big, Append returns ErrEntryTooBig and does not
+// change it.
 func (c *BigCache) Append(key string, entry []byte) error {
 	name, isFramed := nameOf(key)
 	found := false

@@ -236,7 +236,7 @@ func TestStats(t *testing.T) {
 	for at := range 100 {
 		set(t, cache, fmt.Sprint(at), strings.Repeat("e", 20*at))
 	}
-	// Half of the keys of Get exist, and three quarters of those of Delete.
+	// Half of the keys passed to Get exist, and three quarters of the keys passed to Delete.
 	for at := range 20 {
 		_, _ = cache.Get(fmt.Sprint(90 + at))
 		_ = cache.Delete(fmt.Sprint(70 + 2*at))
@@ -254,7 +254,7 @@ func TestStats(t *testing.T) {
 	check.Equal(t, "Stats after ResetStats", cache.Stats(), Stats{})
 }
 
-// BigCache looks for the entry of an Append as Get does, and counts that.
+// BigCache counts an Append as a read, because it looks up the entry as Get does.
 func TestAppendsCountAsReads(t *testing.T) {
 	config := smallConfig()
 	config.StatsEnabled = true
@@ -371,7 +371,7 @@ func TestEndOfContextEndsOnlyTheCleaning(t *testing.T) {
 		wantEntry(t, cache, "key", "entry")
 		set(t, cache, "other", "entry")
 		clock.advance(2 * time.Second)
-		// Long enough for several cleanups.
+		// Wait long enough for several cleanups.
 		time.Sleep(20 * time.Millisecond)
 		calls.want(t)
 		check.Equal(t, "Len", cache.Len(), 2)

@@ -16,11 +16,11 @@ type Config struct {
 	// LifeWindow is the time to live of an entry. 0 means that entries do not expire. An expired
 	// entry is not returned, even before it is cleaned up.
 	LifeWindow time.Duration
-	// CleanWindow is the interval at which expired entries are removed and their callbacks called.
-	// 0 means that this happens when a call finds them, or when their memory is needed.
+	// CleanWindow is the interval at which the cache removes expired entries and calls their
+	// callbacks. With 0 this happens when a call finds them, or when their memory is needed.
 	CleanWindow time.Duration
-	// MaxEntriesInWindow times MaxEntrySize is the memory limit if HardMaxCacheSize is 0 and if it
-	// exceeds 1 GiB, or 128 MiB on 32-bit systems; otherwise ignored.
+	// MaxEntriesInWindow times MaxEntrySize is the memory limit if HardMaxCacheSize is 0 and the
+	// product exceeds 1 GiB, or 128 MiB on 32-bit systems; otherwise both are ignored.
 	MaxEntriesInWindow int
 	MaxEntrySize       int
 	// StatsEnabled counts the requests of each key, for KeyMetadata.
@@ -29,9 +29,9 @@ type Config struct {
 	Verbose bool
 	// Hasher computes EntryInfo.Hash only. The cache itself uses a keyed hash and compares keys.
 	Hasher Hasher
-	// HardMaxCacheSize limits all memory of the cache, in MB, which it keeps until Close, also
-	// after a Reset and when entries expire; beyond it entries are evicted. With 0 the limit is 1
-	// GB, or more by MaxEntriesInWindow.
+	// HardMaxCacheSize limits all memory of the cache, in MB. At the limit the cache evicts entries.
+	// It keeps its memory until Close, also after a Reset and when entries expire. With 0 the limit
+	// is 1 GB, or more because of MaxEntriesInWindow.
 	HardMaxCacheSize int
 	// OnRemove is called when an entry expires, is evicted or is deleted. The three callbacks may
 	// use the cache. OnRemoveWithMetadata has precedence over OnRemove, which has precedence over
@@ -46,7 +46,8 @@ type Config struct {
 	reasons uint64
 }
 
-// DefaultConfig is BigCache's: entries live for eviction and are cleaned up every second.
+// DefaultConfig returns BigCache's default: entries live for eviction, and the cache removes
+// expired entries every second.
 func DefaultConfig(eviction time.Duration) Config {
 	return Config{
 		Shards:             1024,
@@ -74,8 +75,8 @@ const (
 	memoryCeiling = 1 << 40
 )
 
-// memoryFloor is the least memory of a cache without HardMaxCacheSize. A process of 32 bits has
-// addresses for a few caches only.
+// memoryFloor returns the minimum memory of a cache without HardMaxCacheSize. A 32-bit process has
+// addresses for only a few caches.
 func memoryFloor() int64 {
 	if strconv.IntSize == 32 {
 		return 128 * mebibyte
@@ -96,7 +97,8 @@ func (c *Config) memory() int64 {
 	return max(entries*bytes, memoryFloor())
 }
 
-// check returns an error for an invalid field, with BigCache's text if there is one.
+// check returns an error for an invalid field. Where BigCache has such an error, it has the same
+// text.
 func (c *Config) check() error {
 	switch {
 	case c.Shards <= 0 || c.Shards&(c.Shards-1) != 0:
@@ -123,7 +125,7 @@ type Logger interface {
 	Printf(format string, v ...interface{})
 }
 
-// DefaultLogger returns a logger to standard output.
+// DefaultLogger returns a logger that writes to standard output.
 func DefaultLogger() *log.Logger { return log.New(os.Stdout, "", log.LstdFlags) }
 
 // fnv64a is the default hasher of BigCache.

@@ -33,7 +33,7 @@ func Example() {
 	// true
 }
 
-// A callback gets each deleted entry, and may use the cache.
+// A callback receives each deleted entry, and may use the cache.
 func ExampleConfig_OnRemoveFilterSet() {
 	removed := make(chan string, 1)
 	config := bigcache.Config{
@@ -55,7 +55,7 @@ func ExampleConfig_OnRemoveFilterSet() {
 	// Output: key was entry: true
 }
 
-// The iterator returns every entry that exists throughout.
+// The iterator returns every entry that exists during the complete iteration.
 func ExampleBigCache_Iterator() {
 	cache, err := bigcache.New(context.Background(), bigcache.Config{Shards: 1, HardMaxCacheSize: 1})
 	if err != nil {

@@ -54,7 +54,7 @@ func newClockedCache(t testing.TB, config Config) (*BigCache, *clock) {
 	return cache, clock
 }
 
-// sameHash is a hasher without distinct hashes.
+// sameHash is a hasher that returns the same hash for all keys.
 type sameHash struct{}
 
 func (sameHash) Sum64(string) uint64 { return 5 }
@@ -74,7 +74,7 @@ func set(t testing.TB, cache *BigCache, key, entry string) {
 	}
 }
 
-// wantEntry reports an error if a key has another entry than want.
+// wantEntry reports an error if the entry of a key is not want.
 func wantEntry(t testing.TB, cache *BigCache, key, want string) {
 	t.Helper()
 	if got, err := cache.Get(key); err != nil || string(got) != want {

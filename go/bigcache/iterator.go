@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Errors of an iterator, with BigCache's texts.
+// Errors of an iterator. They have the same texts as in BigCache.
 var (
 	// ErrInvalidIteratorState means that SetNext has not been called or has returned false.
 	ErrInvalidIteratorState = errors.New("Iterator is in invalid state. Use SetNext() to move to next position")
@@ -38,8 +38,9 @@ func (e EntryInfo) Timestamp() uint64 { return e.timestamp }
 func (e EntryInfo) Value() []byte { return e.value }
 
 // EntryInfoIterator iterates over the entries, in no particular order. It returns an entry that
-// exists throughout exactly once. It does not block other operations, does not count as requests,
-// and needs no close. Goroutines may share an iterator; then each entry goes to one of them.
+// exists during the complete iteration exactly once. It does not block other operations, its reads
+// do not count as requests, and it need not be closed. Goroutines may share an iterator; then each
+// entry goes to one of them.
 type EntryInfoIterator struct {
 	lock  sync.Mutex
 	cache *BigCache
@@ -49,12 +50,12 @@ type EntryInfoIterator struct {
 	valid bool
 }
 
-// Iterator returns an iterator over all entries; none in a closed cache.
+// Iterator returns an iterator over all entries. A closed cache has no entries.
 func (c *BigCache) Iterator() *EntryInfoIterator {
 	it := &EntryInfoIterator{cache: c}
 	next, stop := iter.Pull2(c.cache.All(""))
 	it.next = next
-	// For an iterator that is not used to its end.
+	// Stop an iterator that the program does not use to its end.
 	runtime.AddCleanup(it, func(stop func()) { stop() }, stop)
 	return it
 }
@@ -69,7 +70,7 @@ func (it *EntryInfoIterator) SetNext() bool {
 			it.entry = EntryInfo{}
 			return false
 		}
-		// Skip an entry that has been removed meanwhile.
+		// Skip an entry that was removed before the iterator read it.
 		it.entry, it.valid = it.cache.infoOf(name, stored)
 	}
 	return true

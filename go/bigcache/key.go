@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// BigCache accepts any key. A key that is empty, too long, or begins like a digest is stored under
-// its digest, with the key framed before the entry.
+// BigCache accepts any key. This package stores an entry under the digest of its key if the key is
+// empty or has more bytes than larder accepts, or if it begins like a digest. The stored bytes then
+// begin with a frame that contains the key.
 const (
 	framedMark  = "\xFF"
 	keyBytesMax = 250

@@ -11,8 +11,8 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// The changes of BigCache 3.2.0, in the order of the package's documentation. Its own tests run by
-// conformance/bigcache.sh.
+// The changes of BigCache 3.2.0, in the order of the package's documentation.
+// conformance/bigcache.sh runs BigCache's own tests.
 
 func TestEntryExpiresWhenItsLifeWindowIsOver(t *testing.T) {
 	cache, clock := newClockedCache(t, expiringConfig())
@@ -54,15 +54,16 @@ func TestEndOfContextPrintsNothing(t *testing.T) {
 }
 
 func TestNoLimitPerShard(t *testing.T) {
-	// BigCache divides the limit among the shards: none of these would hold an entry of 100 KB.
+	// BigCache divides the limit among the shards; none of these shards could store an entry of 100
+	// KB.
 	cache := newCache(t, Config{Shards: 1 << 20, HardMaxCacheSize: 1})
 	entry := strings.Repeat("e", 100_000)
 	set(t, cache, "key", entry)
 	wantEntry(t, cache, "key", entry)
 }
 
-// A stale index panics in BigCache 3.1: entries of bytes with their highest bit set, which
-// overwrite each other, make one.
+// BigCache 3.1 panics because of a stale index, which results from entries of bytes with their
+// highest bit set that overwrite each other.
 func TestOverwritingAndDeletingDamagesNothing(t *testing.T) {
 	cache := newCache(t, Config{Shards: 1, HardMaxCacheSize: 1})
 	for at := range 20_000 {

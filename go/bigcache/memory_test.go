@@ -52,7 +52,7 @@ func TestTooBigEntryDoesNotEvictOthers(t *testing.T) {
 	}
 	// BigCache's text.
 	check.Equal(t, "text of the error", err.Error(), "entry is bigger than max shard size")
-	// No reader gets the entry that was to be replaced.
+	// The old entry must not be found.
 	wantNoEntry(t, cache, "key")
 	for at := range 100 {
 		wantEntry(t, cache, fmt.Sprint(at), "other")
@@ -81,7 +81,7 @@ func TestShardsShareMemory(t *testing.T) {
 	}
 }
 
-// The memory is bounded from the start, also where BigCache's grows.
+// The memory is limited, also where BigCache's memory grows.
 func TestMemoryLimit(t *testing.T) {
 	for _, test := range []struct {
 		config Config

@@ -106,7 +106,8 @@ func TestOnRemoveFilterSet(t *testing.T) {
 	check.Equal(t, "reports(Deleted) with an empty filter", config.reports(Deleted), true)
 }
 
-// The reader of a too large entry's key must not get the previous one, which is therefore deleted.
+// An entry that is too large deletes the previous entry of its key, because no reader may receive
+// the old entry.
 func TestCallbackForTheEntryThatATooLargeOneRemoves(t *testing.T) {
 	var calls callbackCalls
 	config := smallConfig()

@@ -19,7 +19,7 @@ type requests struct {
 type requestShard struct {
 	lock   sync.Mutex
 	counts map[uint64]uint32
-	// The number of keys from which on prune compares it with the number of entries.
+	// If a shard has at least this number of keys, prune compares it with the number of entries.
 	keysMax int
 }
 
@@ -33,7 +33,7 @@ func newRequests() *requests {
 	return r
 }
 
-// countEntriesOf names the cache, before its first request.
+// countEntriesOf sets the cache, before its first request.
 func (r *requests) countEntriesOf(cache *larder.Cache) {
 	if r != nil {
 		r.cache = weak.Make(cache)
@@ -60,8 +60,8 @@ func (r *requests) count(name string) {
 	})
 }
 
-// prune bounds the counts that reads have left behind after the removal of their entries: it resets
-// a shard with many more keys than entries.
+// prune limits the number of counts that remain after the removal of their entries: it resets a
+// shard that has many more keys than entries.
 func (r *requests) prune(shard *requestShard) {
 	entries := 0
 	if cache := r.cache.Value(); cache != nil {

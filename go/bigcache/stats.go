@@ -26,7 +26,7 @@ type counters struct {
 	pastHits, pastMisses atomic.Uint64
 }
 
-// Stats returns the statistics, in a few microseconds; zeros for a closed cache.
+// Stats returns the statistics, in a few microseconds. It returns zeros for a closed cache.
 func (c *BigCache) Stats() Stats {
 	if c.closed.Load() {
 		return Stats{}
@@ -76,7 +76,7 @@ type Metadata struct {
 // KeyMetadata returns the number of requests of a key, with StatsEnabled.
 func (c *BigCache) KeyMetadata(key string) Metadata {
 	name, _ := nameOf(key)
-	// A read that ends after the removal of its entry leaves a count behind.
+	// A read that ends after the removal of its entry leaves a count without an entry.
 	if c.requests == nil || !c.cache.Contains(name) {
 		return Metadata{}
 	}
@@ -86,5 +86,5 @@ func (c *BigCache) KeyMetadata(key string) Metadata {
 // Len returns the number of entries, including expired ones until they are cleaned up.
 func (c *BigCache) Len() int { return c.cache.Len() }
 
-// Capacity returns the memory limit, in bytes; 0 for a closed cache.
+// Capacity returns the memory limit, in bytes. It returns 0 for a closed cache.
 func (c *BigCache) Capacity() int { return int(c.cache.Stats().MemoryLimit) }

@@ -46,7 +46,8 @@ func livenessOf(conn net.Conn) *liveness {
 		case err != nil || n == 0:
 			l.isAlive = false
 		default:
-			// Unexpected bytes. Under TLS they may be a session ticket, but an alert is the end.
+			// Unexpected bytes. Under TLS they may be a session ticket, but an alert means that the peer
+			// has closed the connection.
 			l.isAlive = l.isEncrypted && l.byte[0] != tlsAlert
 		}
 		return true

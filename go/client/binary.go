@@ -48,8 +48,8 @@ func (c *conn) sendBinary(o *operation) error {
 	return nil
 }
 
-// compareToken returns the token to compare with: 0 would disable the comparison, and no item has
-// the largest number.
+// compareToken returns the token to compare with. 0 would disable the comparison, so compareToken
+// replaces it with the largest number, which no item has.
 func compareToken(cas uint64) uint64 {
 	if cas == 0 {
 		return math.MaxUint64
@@ -57,7 +57,7 @@ func compareToken(cas uint64) uint64 {
 	return cas
 }
 
-// binaryExptime encodes a negative time as one in 1970, because the field is unsigned.
+// binaryExptime encodes a negative time as a time in 1970, because the field is unsigned.
 func binaryExptime(exptime int32) uint32 {
 	const firstUnixTime = 30*24*60*60 + 1
 	if exptime < 0 {

@@ -13,8 +13,8 @@ import (
 const (
 	// DefaultTimeout limits an operation if Client.Timeout is 0.
 	DefaultTimeout = 500 * time.Millisecond
-	// DefaultMaxIdleConns is the number of idle connections kept per server if Client.MaxIdleConns
-	// is 0. It exceeds gomemcache's two, with which a program with more goroutines constantly
+	// DefaultMaxIdleConns is the number of idle connections kept per server if Client.MaxIdleConns is
+	// 0. It exceeds the two of gomemcache, with which a program with more goroutines constantly
 	// closes and opens connections.
 	DefaultMaxIdleConns = 16
 	// DefaultIdleTimeout is the time after which an idle connection is closed if
@@ -69,11 +69,11 @@ type Options struct {
 	Timeout time.Duration
 	// DialTimeout limits the opening of a connection, including TLS and login: Timeout if 0.
 	DialTimeout time.Duration
-	// MaxIdleConns is the number of idle connections kept per server: DefaultMaxIdleConns if 0,
-	// none if negative.
+	// MaxIdleConns is the number of idle connections kept per server: DefaultMaxIdleConns if 0, none
+	// if negative.
 	MaxIdleConns int
 	// IdleTimeout closes connections that were idle for this time: DefaultIdleTimeout if 0, never if
-	// negative. Connections to a server that has left the list are closed immediately.
+	// negative. Connections to a server that was removed from the list are closed immediately.
 	IdleTimeout time.Duration
 	// MaxConns limits the connections per server; unlimited if 0. If all are in use, an operation
 	// waits for one until the context ends, or returns ErrBusy after Timeout.
@@ -92,8 +92,8 @@ type Options struct {
 	NoLocalReads bool
 	// Protocol selects the protocol.
 	Protocol Protocol
-	// Username and Password authenticate each new connection if Username is not empty: by SASL
-	// PLAIN in the binary protocol, otherwise by memcached's login for text.
+	// Username and Password authenticate each new connection if Username is not empty. The binary
+	// protocol uses SASL PLAIN; the others use memcached's login for the text protocol.
 	Username, Password string
 	// TLS, if not nil, encrypts the connections. An empty ServerName defaults to the host of the
 	// server.
@@ -120,7 +120,8 @@ type Client struct {
 	mu    sync.RWMutex
 	nodes map[string]*node
 	login *login
-	// changes is the number of changes of a ServerList at the last look for servers that have left.
+	// changes is the number of changes of the ServerList when the client last searched it for removed
+	// servers.
 	changes atomic.Uint64
 
 	localReads counter
@@ -169,11 +170,12 @@ func NewWithOptions(options Options) (*Client, error) {
 	return c, nil
 }
 
-// LocalReads returns the number of items that were read in the memory of servers.
+// LocalReads returns the number of items that the client has read directly from the memory of
+// servers.
 func (c *Client) LocalReads() uint64 { return c.localReads.sum() }
 
-// Close closes the idle connections, and those in use at the end of their operations. The client
-// remains usable and opens new connections on demand.
+// Close closes the idle connections immediately, and the connections in use when their operations
+// end. The client remains usable and opens new connections on demand.
 func (c *Client) Close() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -248,15 +250,16 @@ func (c *Client) node(addr net.Addr) *node {
 		n = c.newNode(addr)
 		c.nodes[name] = n
 		if _, ok := c.selector.(*ServerList); !ok {
-			// Another selector tells of no change; a new server is one.
+			// Other selectors do not report changes. A server that was not known yet is a change.
 			c.removeFormer(name)
 		}
 	}
 	return n
 }
 
-// removeFormer ends the connections to servers that the selector has no more. wanted is one that it
-// has: a selector that does not show it does not show its servers at all. The caller holds mu.
+// removeFormer closes the connections to servers that the selector no longer has. The argument
+// wanted is a server that it has: if the selector's Each does not list it, Each does not list the
+// servers at all. The caller holds mu.
 func (c *Client) removeFormer(wanted string) {
 	names := map[string]bool{}
 	err := c.selector.Each(func(addr net.Addr) error {
@@ -274,7 +277,7 @@ func (c *Client) removeFormer(wanted string) {
 	}
 }
 
-// follow looks for servers that have left a list, after a change of it.
+// follow closes the connections to servers that a list no longer has, if the list has changed.
 func (c *Client) follow(list *ServerList) {
 	changes := list.changes.Load()
 	if c.changes.Swap(changes) != changes {
@@ -284,8 +287,8 @@ func (c *Client) follow(list *ServerList) {
 	}
 }
 
-// pick returns the node for a key after tried other nodes have failed. It returns a nil node and a
-// nil error if there are no more.
+// pick returns the node for a key after as many other nodes as tried have failed. It returns a nil
+// node and a nil error if no nodes are left.
 func (c *Client) pick(key string, tried int) (n *node, err error) {
 	if c.invalid != nil {
 		return nil, c.invalid
@@ -306,7 +309,7 @@ func (c *Client) pick(key string, tried int) (n *node, err error) {
 }
 
 // do sends an operation to the server of its key, and on failure to the next servers if the options
-// say so.
+// allow that.
 func (c *Client) do(ctx context.Context, o *operation) error {
 	if len(o.key) == 0 {
 		return ErrMalformedKey

@@ -23,7 +23,7 @@ type conn struct {
 	w       *wire.Writer
 	// generation is the pool's generation at the time of opening.
 	generation int
-	// usedAt is the begin of the last operation.
+	// usedAt is the start time of the last operation.
 	usedAt time.Time
 	// alive is nil if the state of the connection cannot be checked.
 	alive *liveness
@@ -58,7 +58,7 @@ type binaryMessages struct {
 	response wire.BinaryResponse
 }
 
-// The maximum size of a line or a header beside the value, in bytes.
+// The maximum size of a line or a header, without the value, in bytes.
 const headerBytesMax = 2 << 10
 
 func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
@@ -156,7 +156,7 @@ func (c *conn) getMany(keys []string, newItem func() *Item) error {
 	})
 }
 
-// The number of bytes that the socket buffers of both sides hold at least.
+// The minimum number of bytes that the socket buffers of both sides can hold together.
 const unreadBytes = 32 << 10
 
 // exchange writes the request, then reads the responses. If the request exceeds the socket buffers
@@ -329,14 +329,14 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 	return encrypted, nil
 }
 
-// The maximum size of a value in a chunk, and of a chunk. An item that a program keeps keeps the
-// chunk, too.
+// The maximum size of a value in a chunk, and of a chunk. A program that retains an item also
+// retains its chunk.
 const (
 	chunkValueBytes = 256
 	chunkBytes      = 4 << 10
 )
 
-// takeManyValue is takeValue for a response of a multi-get. Small values share an allocation.
+// takeManyValue is like takeValue, for a response of a multi-get. Small values share an allocation.
 func (c *conn) takeManyValue(value *[]byte) []byte {
 	v := *value
 	if len(v) == 0 || len(v) > chunkValueBytes {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Incr is [Client.IncrementContext], and stores initial with an expiration if there is no item. It
-// then returns initial. The expiration of an existing item does not change.
+// Incr is like [Client.IncrementContext], but if the key has no item, it stores initial with an
+// expiration and returns initial. The expiration of an existing item does not change.
 func (c *Client) Incr(ctx context.Context, key string, delta, initial uint64, expiration int32) (uint64, error) {
 	return c.countFrom(ctx, verbIncrement, key, delta, initial, expiration)
 }
 
-// Decr is [Client.DecrementContext], and stores initial as Incr does.
+// Decr is like [Client.DecrementContext], and stores initial as Incr does.
 func (c *Client) Decr(ctx context.Context, key string, delta, initial uint64, expiration int32) (uint64, error) {
 	return c.countFrom(ctx, verbDecrement, key, delta, initial, expiration)
 }
@@ -24,7 +24,8 @@ func (c *Client) countFrom(ctx context.Context, v verb, key string, delta, initi
 	return o.number, err
 }
 
-// A key that other clients create and delete in turn this often is in conflict.
+// If other clients create and delete a key this often during an operation, the operation fails with
+// a conflict.
 const countTriesMax = 8
 
 // receiveTextCount creates an absent number by an add, because the text protocol has no initial
@@ -51,12 +52,13 @@ func (c *conn) receiveTextCount(o *operation) error {
 	return err
 }
 
-// Update changes an item and repeats the change when another client has changed the item meanwhile,
-// until it is stored or ctx ends.
+// Update reads an item, calls change and stores the result. If another client has changed the item
+// since the read, Update repeats this, until it has stored the item or ctx ends.
 //
-// change gets the item, and found is false if there is none: the item then has only a key. It sets
-// Value, Flags and Expiration, which reads do not set. A negative Expiration deletes the item. An
-// error of change ends the loop without a store, and Update returns it.
+// The function change receives the item. If found is false, the key has no item, and the argument
+// has only a key. change sets Value, Flags and Expiration; the read does not set Expiration. A
+// negative Expiration deletes the item. If change returns an error, Update returns it and stores
+// nothing.
 func (c *Client) Update(ctx context.Context, key string, change func(item *Item, found bool) error) error {
 	for tries := 0; ; tries++ {
 		item, err := c.GetContext(ctx, key)

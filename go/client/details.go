@@ -13,20 +13,20 @@ type Details struct {
 	TTL time.Duration
 	// Stale is true if the value was marked as out of date.
 	Stale bool
-	// Local is true if the item was read in the server's memory.
+	// Local is true if the client has read the item directly from the server's memory.
 	Local bool
 }
 
-// GetDetails is [Client.GetContext] and returns the details of the item, which only the meta
-// protocol provides.
+// GetDetails is like [Client.GetContext], and also returns the details of the item. Only the meta
+// protocol provides them.
 func (c *Client) GetDetails(ctx context.Context, key string) (*Item, Details, error) {
 	o := operation{verb: verbGet, key: key, wantsDetails: true}
 	err := c.do(ctx, &o)
 	return o.item, o.details, err
 }
 
-// Swap is [Client.CompareAndSwapContext] and returns the item's new CasID, which only the meta
-// protocol provides.
+// Swap is like [Client.CompareAndSwapContext], and also returns the new CasID of the item. Only the
+// meta protocol provides it.
 func (c *Client) Swap(ctx context.Context, item *Item) (casID uint64, err error) {
 	o := operation{
 		verb: verbCompareAndSwap, key: item.Key, value: item.Value, flags: item.Flags,
@@ -36,7 +36,7 @@ func (c *Client) Swap(ctx context.Context, item *Item) (casID uint64, err error)
 	return o.number, err
 }
 
-// takeDetails parses the details of an item, or the new CasID of a stored one.
+// takeDetails parses the details of an item, or the new CasID of a stored item.
 func (c *conn) takeDetails(o *operation) error {
 	for letter, token := range c.meta.response.Flags.All() {
 		switch letter {
@@ -50,7 +50,7 @@ func (c *conn) takeDetails(o *operation) error {
 			if !ok || secs > 1<<32 {
 				return unexpected("a time to live in seconds", c.meta.response.Flags)
 			}
-			// 0 is less than a second, not the absence of an expiry.
+			// 0 means less than a second. It does not mean that the item never expires.
 			o.details.TTL = time.Duration(max(secs, 1)) * time.Second
 		case wire.FlagCAS:
 			number, ok := wire.ParseUint(token)

@@ -1,6 +1,6 @@
 // Package client is a client for memcached and larderd in pure Go.
 //
-// It has the methods, fields and errors of gomemcache: a program only changes the import, and each
+// It has the methods, fields and errors of gomemcache: a program changes only the import, and each
 // key stays on its server. In addition it supports the meta protocol, contexts, parallel requests
 // to several servers, libmemcached's key distribution, and backoff from failed servers.
 //
@@ -17,16 +17,16 @@
 // # Contexts
 //
 // Every method of gomemcache has a variant whose name ends in Context and that takes a context.
-// When the context ends, the method returns its error at once and closes the connection, because
-// the response may still arrive on it. Client.Timeout applies as well.
+// When the context ends, the method immediately returns its error and closes the connection,
+// because the response may still arrive on it. Client.Timeout applies as well.
 //
 // # Errors
 //
 // The outcomes [ErrCacheMiss], [ErrNotStored] and [ErrCASConflict] are returned unwrapped. All
 // other errors have a type that names the server: [*ReplyError] is an error line of the server,
-// [*FaultError] a connection that broke, timed out or carried invalid data, [*ConnectTimeoutError]
-// a connection that was not established in time, and [*DownError] a request that was not sent
-// because the server is in backoff.
+// [*FaultError] means that a connection broke, timed out or received invalid data,
+// [*ConnectTimeoutError] means that a connection was not established in time, and [*DownError]
+// means that a request was not sent because the server is in backoff.
 //
 // # Local reads
 //

@@ -10,15 +10,15 @@ import (
 	"larder.example/larder/wire"
 )
 
-// Outcomes are returned unwrapped, because gomemcache's users compare them with ==. The others are
-// found with errors.Is.
+// Errors of this package. Outcomes are returned unwrapped, because gomemcache's users compare them
+// with ==. Test for the other errors with errors.Is.
 var (
-	// ErrCacheMiss means that there is no such item.
+	// ErrCacheMiss means that the item does not exist.
 	ErrCacheMiss = errors.New("larder client: no such item")
 	// ErrCASConflict means that the item has changed since it was read.
 	ErrCASConflict = errors.New("larder client: the item has changed since it was read")
-	// ErrNotStored means that a condition did not hold: Add found the key, or Replace, Append or
-	// Prepend did not.
+	// ErrNotStored means that a condition did not hold: the key of Add had an item, or the key of
+	// Replace, Append or Prepend had no item.
 	ErrNotStored = errors.New("larder client: not stored: the condition does not hold")
 	// ErrServerError means that the server failed to execute a request; the error is a *ReplyError.
 	ErrServerError = errors.New("larder client: the server failed to execute the request")
@@ -38,21 +38,21 @@ var (
 	// *FaultError.
 	ErrBusy error = busyError{}
 	// ErrProtocol means that the server sent an invalid response; the error is a *FaultError.
-	ErrProtocol = errors.New("larder client: invalid response of the server")
+	ErrProtocol = errors.New("larder client: invalid response from the server")
 	// ErrLogin means that the server rejected user or password; the error is a *ReplyError.
 	ErrLogin = errors.New("larder client: the server rejected user or password")
 )
 
-// ReplyError is an error line of a server. The connection remains open.
+// ReplyError is an error line that a server has sent. The connection remains open.
 type ReplyError struct {
 	Server net.Addr
-	// Line is the text of the server.
+	// Line is the error line.
 	Line string
 	kind error
 }
 
 func (e *ReplyError) Error() string {
-	// Programs that use gomemcache search for these words.
+	// Programs that use gomemcache search for this text.
 	what := "server error"
 	switch e.kind {
 	case ErrClientError:
@@ -70,7 +70,7 @@ func (e *ReplyError) Unwrap() error { return e.kind }
 // server may have executed the request.
 type FaultError struct {
 	Server net.Addr
-	// Err is the cause: an error of package net, io or wire, or of an ended context.
+	// Err is the cause: an error of package net, io or wire, or the error of an ended context.
 	Err error
 	// True if the failure happened before the request was sent.
 	dialing bool
@@ -147,13 +147,13 @@ func keepsConn(err error) bool {
 	case nil, ErrCacheMiss, ErrCASConflict, ErrNotStored, ErrMalformedKey:
 		return true
 	}
-	// A server that does not know a command may read its payload as further commands.
+	// A server that does not support a command may read its payload as further commands.
 	var reply *ReplyError
 	return errors.As(err, &reply) && !strings.HasPrefix(reply.Line, "ERROR")
 }
 
-// wasNotSent reports whether the request did not reach the server, so that another one may be
-// tried.
+// wasNotSent reports whether the request did not reach the server, so that the client may try
+// another server.
 func wasNotSent(err error) bool {
 	var down *DownError
 	var slow *ConnectTimeoutError

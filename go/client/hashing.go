@@ -10,8 +10,8 @@ import (
 type Hashing int
 
 const (
-	// HashModulo is gomemcache's: CRC-32 of the key modulo the number of servers. Adding or
-	// removing a server moves nearly all keys.
+	// HashModulo is the distribution of gomemcache: CRC-32 of the key modulo the number of servers.
+	// Adding or removing a server moves nearly all keys.
 	HashModulo Hashing = iota
 	// HashKetama is libmemcached's MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED with MD5, which PHP calls
 	// OPT_LIBKETAMA_COMPATIBLE: 160 points on a circle per server of average weight. Adding or
@@ -19,13 +19,14 @@ const (
 	HashKetama
 	// HashKetamaUnweighted is MEMCACHED_BEHAVIOR_KETAMA with MD5: 100 points per server.
 	HashKetamaUnweighted
-	// HashRendezvous is pymemcache's: the server with the highest hash of server and key. It
-	// distributes keys more evenly than ketama, and its cost grows with the number of servers.
+	// HashRendezvous is the distribution of pymemcache: a key belongs to the server with the highest
+	// hash of server and key. It distributes keys more evenly than ketama, and its cost grows with
+	// the number of servers.
 	HashRendezvous
 )
 
-// ring returns the index of the server for a key, skipping the first tried ones; tried is less than
-// the number of servers.
+// ring returns the index of the server for a key. It skips the first servers, as many as tried;
+// tried is less than the number of servers.
 type ring interface {
 	pick(key string, tried int) int
 }

@@ -130,7 +130,7 @@ func TestRemovedServerMovesOnlyItsKeys(t *testing.T) {
 			if was.String() != servers[4] && was != is {
 				t.Errorf("hashing %d: %s moved from %v to %v, want no move", hashing, key, was, is)
 			}
-			// A failed server's keys move to the same servers as those of a removed one.
+			// The keys of a failed server move to the same servers as the keys of a removed server.
 			if next, _ := before.pick(key, 1); was.String() == servers[4] && next != is {
 				t.Errorf("hashing %d: %s moved to %v, want %v", hashing, key, is, next)
 			}

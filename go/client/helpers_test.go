@@ -33,7 +33,7 @@ func wantErrorAs[E error](t testing.TB, err error) (as E) {
 	return as
 }
 
-// wantValue gets an item, and fails the test if it has another value than want.
+// wantValue reads an item, and fails the test if its value is not want.
 func wantValue(t testing.TB, c *Client, key, want string) *Item {
 	t.Helper()
 	item, err := c.Get(key)
@@ -68,7 +68,7 @@ func newClient(t testing.TB, options Options) *Client {
 	return c
 }
 
-// forEachServer runs a test in each protocol on each server, and on one with local reads.
+// forEachServer runs a test in each protocol on each server, and on a server with local reads.
 func forEachServer(t *testing.T, test func(t *testing.T, c *Client)) {
 	for _, server := range [][]string{{"larderd"}, localLarderd, {"memcached"}} {
 		t.Run(strings.Join(server, " "), func(t *testing.T) {
@@ -116,7 +116,7 @@ func fakeServer(t testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// dialCounter counts the connections that are open and those that were opened.
+// dialCounter counts the open connections and all connections that were ever opened.
 type dialCounter struct {
 	open, dialed chan int
 }

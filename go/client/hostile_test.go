@@ -197,7 +197,7 @@ func allocated() uint64 {
 	return stats.TotalAlloc
 }
 
-// Connections that fail are closed, and those of a closed client too.
+// The client closes connections that fail. A closed client also closes the other connections.
 func TestNoDescriptorLeaks(t *testing.T) {
 	check.GoroutineLeaks(t)
 	check.DescriptorLeaks(t)

@@ -8,8 +8,8 @@ type Item struct {
 	Value []byte
 	// Flags are opaque bits of the caller, which the server returns unchanged.
 	Flags uint32
-	// Expiration is 0 for never, seconds from now up to 30 days, and a Unix time above. A negative
-	// value expires at once. Reads do not set it.
+	// Expiration is 0 for never, seconds from now up to 30 days, and a Unix time above. An item with
+	// a negative value expires immediately. Reads do not set it.
 	Expiration int32
 	// CasID is the token that CompareAndSwap compares. Reads set it.
 	CasID uint64

@@ -26,7 +26,7 @@ type point struct {
 const (
 	pointsWeighted   = 160
 	pointsUnweighted = 100
-	// Points per MD5 sum if servers have weights; one without.
+	// Points per MD5 sum if servers have weights. Without weights each sum is one point.
 	pointsPerHash = 4
 	// Names of servers omit this port.
 	memcachedPort = "11211"

@@ -40,7 +40,7 @@ func TestConnectionsToServersThatLeaveTheListAreClosed(t *testing.T) {
 	check.NoError(t, list.SetServers(servers[5]))
 	visitAll(t, c)
 	wantOpen(t, connections, 1)
-	// The connections of a server that comes back are opened anew.
+	// If a server returns to the list, the client opens new connections.
 	check.NoError(t, list.SetServers(servers[:2]...))
 	visitAll(t, c)
 	wantOpen(t, connections, 2)

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// The pause before the next request for the memory, which doubles after each refusal.
+	// The pause before the next request for the memory. It doubles after each refusal.
 	attachPauseMin = time.Second
 	attachPauseMax = time.Minute
 	// keysPerBatch is the number of keys that one read of the memory looks up.
 	keysPerBatch = 16
-	// Larger buffers are not kept.
+	// The client does not keep larger buffers.
 	scratchBytesMax = 1 << 20
 )
 
@@ -63,8 +63,9 @@ func (l *local) isDue() bool {
 }
 
 // verify is called with each new connection before its first use: the memory must belong to the
-// server that has accepted it. If there is no memory yet, verify requests it if that is due. It
-// reports whether the memory has changed, which invalidates older connections.
+// server that has accepted the connection. If the client has no memory of the server yet, and isDue
+// is true, verify requests it. It reports whether the memory has changed, which invalidates older
+// connections.
 func (l *local) verify(ctx context.Context, isDue bool, isCurrent func() bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,18 +121,19 @@ func (l *local) close() {
 	l.dueAt.Store(0)
 }
 
-// read reads an item in the memory; nil if it is not found.
+// read reads an item in the memory. It returns nil if the memory does not have the item.
 func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
 	key := o.key
 	if l == nil {
 		return nil
 	}
 	attachment := l.attachment.Load()
-	// Other keys may be in the memory too, but the protocol decides about their validity.
+	// The memory may also have items with other keys, but the protocol decides whether these keys are
+	// valid.
 	if attachment == nil || wire.NeedsBase64(key) || ctx.Err() != nil {
 		return nil
 	}
-	// Not nil, as for a value from the socket.
+	// An empty value must not be nil, as with a value from the socket.
 	value, info, ok := attachment.Get([]byte{}, []byte(key))
 	if !ok || len(value) > c.maxValueBytes() {
 		return nil
@@ -141,8 +143,8 @@ func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
 	return &Item{Key: key, Value: value, Flags: info.Flags, CasID: info.CAS}
 }
 
-// scratch holds the keys and values of a batch. Each value is copied out, so that one does not
-// retain the others.
+// scratch holds the keys and values of a batch. Each value is copied out, so that a retained value
+// does not retain the others.
 type scratch struct{ keys, values []byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -200,7 +202,7 @@ func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []st
 	return rest
 }
 
-// counter is a counter in several parts, to avoid contention on one cache line.
+// counter is a counter that consists of several parts, to avoid contention on one cache line.
 type counter [8]struct {
 	n atomic.Uint64
 	// Padding to the size of a cache line.

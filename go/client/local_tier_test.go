@@ -24,8 +24,8 @@ const (
 	tierChanges = 2
 )
 
-// tierChange is what writers know of a key: the number of its last change that has begun, and of
-// the last one that has ended. Change 2 of each fifth key is a delete.
+// tierChange is the state of a key: the number of its last change that has begun, and the number of
+// its last change that has ended. Change 2 of each fifth key is a delete.
 type tierChange struct{ begun, ended atomic.Int64 }
 
 func isTierDelete(key int, change int64) bool { return change == 2 && key%5 == 0 }
@@ -39,7 +39,7 @@ func changeKey(c *Client, key int, state *tierChange) error {
 	name := strconv.Itoa(key)
 	var err error
 	if isTierDelete(key, change) {
-		// The disk of a cache may have dropped it.
+		// In cache mode the disk may have dropped it.
 		if err = c.Delete(name); errors.Is(err, ErrCacheMiss) {
 			err = nil
 		}
@@ -50,7 +50,7 @@ func changeKey(c *Client, key int, state *tierChange) error {
 	return err
 }
 
-// checkKey checks what a reader has found that looked after the change low had ended. It reports
+// checkKey checks the result of a reader that began after the change low had ended. It reports
 // whether an item was missing.
 func checkKey(key int, low int64, found *Item, state *tierChange) (missing bool, err error) {
 	high := state.begun.Load()
@@ -68,7 +68,7 @@ func checkKey(key int, low int64, found *Item, state *tierChange) (missing bool,
 	return found == nil, err
 }
 
-// readBesideWriters reads at random until the writers are done, and returns the keys that were
+// readBesideWriters reads random keys until the writers are done, and returns the keys that were
 // missing.
 func readBesideWriters(c *Client, states []tierChange, isOver *atomic.Bool) (map[int]bool, error) {
 	missing := map[int]bool{}
@@ -164,7 +164,7 @@ func testLocalReadsBesideADisk(t *testing.T, mode, io string) {
 	if local == 0 || local > tierKeys*2/3 {
 		t.Errorf("%d of %d keys were read in the memory, which has a quarter of them", local, tierKeys)
 	}
-	// The disk of a cache takes what it has time for.
+	// In cache mode the disk may drop items when it cannot keep up.
 	if mode == "cache" {
 		return
 	}

@@ -167,7 +167,7 @@ func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 		case wire.FlagOpaque:
 			number = int(min(v, uint64(len(keys))))
 		default:
-			// W, X and Z concern clients that recache values.
+			// W, X and Z are for clients that recache values.
 			continue
 		}
 		if !ok {

@@ -11,7 +11,7 @@ func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
 	return c.GetMultiContext(context.Background(), keys)
 }
 
-// GetMultiContext is GetMulti with a context.
+// GetMultiContext is like GetMulti, but takes a context.
 func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string]*Item, error) {
 	items := make(map[string]*Item, len(keys))
 	// The keys of failed may still be on the next servers.
@@ -51,7 +51,7 @@ type group struct {
 	err   error
 }
 
-// group sorts keys by server. It returns nil if there are no more servers to try.
+// group sorts keys by server. It returns nil if no servers are left to try.
 func (c *Client) group(keys []string, tried int) ([]*group, error) {
 	if list, ok := c.selector.(*ServerList); ok && tried == 0 && list.isSingle() {
 		n, err := c.pick(keys[0], 0)
@@ -98,7 +98,7 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 // values.
 const itemsPerChunk = 32
 
-// newItem returns a function that adds an item to the group's.
+// newItem returns a function that adds an item to the items of the group.
 func (g *group) newItem() func() *Item {
 	g.items = make([]*Item, 0, len(g.keys))
 	var chunk []Item
@@ -113,7 +113,7 @@ func (g *group) newItem() func() *Item {
 	}
 }
 
-// ask reads what it can in the server's memory and requests the rest.
+// ask reads the items that are in the server's memory and requests the rest.
 func (g *group) ask(ctx context.Context, c *Client) {
 	newItem := g.newItem()
 	g.keys = g.node.local.readMany(ctx, c, g.keys, newItem)

@@ -21,17 +21,17 @@ type node struct {
 	inUse chan struct{}
 
 	mu sync.Mutex
-	// idle are the idle connections, the one that was used last at the end.
+	// idle are the idle connections, in the order of their last use.
 	idle []*conn
-	// reaper closes connections that stay idle; nil while there are none.
+	// reaper closes connections that stay idle. It is nil while no connection is idle.
 	reaper *time.Timer
-	// hasLeft is true for a server that has left the list.
+	// hasLeft is true if the server was removed from the list.
 	hasLeft bool
-	// generation increases when all connections become invalid. Those in use are closed when they
-	// return.
+	// generation increases when all connections become invalid. Connections in use are closed when
+	// they return to the pool.
 	generation int
-	// failures counts the failures since the last success. Until downUntil no request is sent; then
-	// one probes the server.
+	// failures counts the failures since the last success. The client sends no request before
+	// downUntil; then one request probes the server.
 	failures  int
 	downUntil time.Time
 	lastErr   error
@@ -52,8 +52,8 @@ func (c *Client) newNode(addr net.Addr) *node {
 	return n
 }
 
-// use runs f on a connection. If an idle connection turns out to be closed it retries once on a new
-// one, provided that the request changes nothing or no byte of it has been written.
+// use runs f on a connection. If an idle connection turns out to be closed, use retries once on a
+// new connection, but only if the request changes nothing or no byte of it was written.
 func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn) error) error {
 	if err := n.acquire(ctx, c); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (n *node) classify(ctx context.Context, c *Client, err error) error {
 	if keepsConn(err) {
 		return err
 	}
-	// The end of the caller's context says nothing about the server.
+	// If the caller's context has ended, the error is not a failure of the server.
 	if contextError(ctx) == nil {
 		n.recordFailure(c, err, failuresUntilDown)
 	}
@@ -148,8 +148,8 @@ func (n *node) classify(ctx context.Context, c *Client, err error) error {
 	return &FaultError{Server: n.addr, Err: err}
 }
 
-// takeConn returns an idle connection or opens one. With mustBeOpen it checks an idle connection
-// for a close by the peer, which costs a system call.
+// takeConn returns an idle connection or opens one. With mustBeOpen it checks whether the peer has
+// closed an idle connection, which costs a system call.
 func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *conn, reused bool, err error) {
 	if err := contextError(ctx); err != nil {
 		return nil, false, &FaultError{Server: n.addr, Err: err}
@@ -256,8 +256,8 @@ func (n *node) checkDown(c *Client) error {
 	return nil
 }
 
-// recordFailure counts a failure. From limit consecutive failures on the server is in backoff,
-// which doubles with each further failure and is randomized per client.
+// recordFailure counts a failure. After limit consecutive failures the server is in backoff. The
+// backoff doubles with each further failure and is randomized per client.
 func (n *node) recordFailure(c *Client, err error, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -277,7 +277,7 @@ func (n *node) recordFailure(c *Client, err error, limit int) {
 	n.downUntil = time.Now().Add(wait/2 + rand.N(wait/2+1))
 }
 
-// close closes idle connections now, and those in use when they return.
+// close closes idle connections immediately, and connections in use when they return.
 func (n *node) close() error {
 	n.mu.Lock()
 	n.generation++
@@ -305,7 +305,8 @@ func (n *node) reap(timeout time.Duration) {
 	_ = closeAll(old)
 }
 
-// leave ends the connections to a server that has left the list: those in use when they return.
+// leave closes the connections to a server that was removed from the list: the idle connections
+// immediately, and the connections in use when they return.
 func (n *node) leave() {
 	n.mu.Lock()
 	n.hasLeft = true

@@ -5,31 +5,31 @@ import "context"
 // Get returns the item of a key, or ErrCacheMiss.
 func (c *Client) Get(key string) (*Item, error) { return c.GetContext(context.Background(), key) }
 
-// GetContext is Get with a context.
+// GetContext is like Get, but takes a context.
 func (c *Client) GetContext(ctx context.Context, key string) (*Item, error) {
 	o := operation{verb: verbGet, key: key}
 	err := c.do(ctx, &o)
 	return o.item, err
 }
 
-// GetAndTouch is Get and sets the expiration of the item.
+// GetAndTouch is like Get, and also sets the expiration of the item.
 func (c *Client) GetAndTouch(key string, expiration int32) (*Item, error) {
 	return c.GetAndTouchContext(context.Background(), key, expiration)
 }
 
-// GetAndTouchContext is GetAndTouch with a context.
+// GetAndTouchContext is like GetAndTouch, but takes a context.
 func (c *Client) GetAndTouchContext(ctx context.Context, key string, expiration int32) (*Item, error) {
 	o := operation{verb: verbGetAndTouch, key: key, exptime: expiration}
 	err := c.do(ctx, &o)
 	return o.item, err
 }
 
-// Touch sets the expiration of an item. It returns ErrCacheMiss if there is none.
+// Touch sets the expiration of an item. It returns ErrCacheMiss if the item does not exist.
 func (c *Client) Touch(key string, seconds int32) error {
 	return c.TouchContext(context.Background(), key, seconds)
 }
 
-// TouchContext is Touch with a context.
+// TouchContext is like Touch, but takes a context.
 func (c *Client) TouchContext(ctx context.Context, key string, seconds int32) error {
 	return c.do(ctx, &operation{verb: verbTouch, key: key, exptime: seconds})
 }
@@ -37,15 +37,15 @@ func (c *Client) TouchContext(ctx context.Context, key string, seconds int32) er
 // Set stores an item unconditionally.
 func (c *Client) Set(item *Item) error { return c.SetContext(context.Background(), item) }
 
-// SetContext is Set with a context.
+// SetContext is like Set, but takes a context.
 func (c *Client) SetContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbSet, item)
 }
 
-// Add stores an item if the key has none. Otherwise it returns ErrNotStored.
+// Add stores an item if the key does not have one yet. Otherwise it returns ErrNotStored.
 func (c *Client) Add(item *Item) error { return c.AddContext(context.Background(), item) }
 
-// AddContext is Add with a context.
+// AddContext is like Add, but takes a context.
 func (c *Client) AddContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbAdd, item)
 }
@@ -53,36 +53,36 @@ func (c *Client) AddContext(ctx context.Context, item *Item) error {
 // Replace stores an item if the key has one. Otherwise it returns ErrNotStored.
 func (c *Client) Replace(item *Item) error { return c.ReplaceContext(context.Background(), item) }
 
-// ReplaceContext is Replace with a context.
+// ReplaceContext is like Replace, but takes a context.
 func (c *Client) ReplaceContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbReplace, item)
 }
 
-// Append adds the value to the end of the existing one, or returns ErrNotStored. Flags and
+// Append adds a value to the end of the existing value, or returns ErrNotStored. Flags and
 // expiration do not change.
 func (c *Client) Append(item *Item) error { return c.AppendContext(context.Background(), item) }
 
-// AppendContext is Append with a context.
+// AppendContext is like Append, but takes a context.
 func (c *Client) AppendContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbAppend, item)
 }
 
-// Prepend adds the value to the start of the existing one, or returns ErrNotStored. Flags and
+// Prepend adds a value to the start of the existing value, or returns ErrNotStored. Flags and
 // expiration do not change.
 func (c *Client) Prepend(item *Item) error { return c.PrependContext(context.Background(), item) }
 
-// PrependContext is Prepend with a context.
+// PrependContext is like Prepend, but takes a context.
 func (c *Client) PrependContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbPrepend, item)
 }
 
 // CompareAndSwap stores a modified item if it has not changed since it was read. Otherwise it
-// returns ErrCASConflict, or ErrCacheMiss if there is no item.
+// returns ErrCASConflict, or ErrCacheMiss if the item does not exist.
 func (c *Client) CompareAndSwap(item *Item) error {
 	return c.CompareAndSwapContext(context.Background(), item)
 }
 
-// CompareAndSwapContext is CompareAndSwap with a context.
+// CompareAndSwapContext is like CompareAndSwap, but takes a context.
 func (c *Client) CompareAndSwapContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbCompareAndSwap, item)
 }
@@ -96,28 +96,28 @@ func (c *Client) store(ctx context.Context, v verb, item *Item) error {
 // Delete deletes an item, or returns ErrCacheMiss.
 func (c *Client) Delete(key string) error { return c.DeleteContext(context.Background(), key) }
 
-// DeleteContext is Delete with a context.
+// DeleteContext is like Delete, but takes a context.
 func (c *Client) DeleteContext(ctx context.Context, key string) error {
 	return c.do(ctx, &operation{verb: verbDelete, key: key})
 }
 
 // Increment adds delta to an item whose value is a decimal number, and returns the sum, which wraps
-// at 2^64. It returns ErrCacheMiss if there is no item.
+// at 2^64. It returns ErrCacheMiss if the item does not exist.
 func (c *Client) Increment(key string, delta uint64) (uint64, error) {
 	return c.IncrementContext(context.Background(), key, delta)
 }
 
-// IncrementContext is Increment with a context.
+// IncrementContext is like Increment, but takes a context.
 func (c *Client) IncrementContext(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return c.count(ctx, verbIncrement, key, delta)
 }
 
-// Decrement subtracts delta as Increment adds it, and stops at 0.
+// Decrement is like Increment, but subtracts delta. The number stops at 0.
 func (c *Client) Decrement(key string, delta uint64) (uint64, error) {
 	return c.DecrementContext(context.Background(), key, delta)
 }
 
-// DecrementContext is Decrement with a context.
+// DecrementContext is like Decrement, but takes a context.
 func (c *Client) DecrementContext(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return c.count(ctx, verbDecrement, key, delta)
 }
@@ -131,17 +131,17 @@ func (c *Client) count(ctx context.Context, v verb, key string, delta uint64) (u
 // FlushAll deletes all items of all servers.
 func (c *Client) FlushAll() error { return c.FlushAllContext(context.Background()) }
 
-// FlushAllContext is FlushAll with a context.
+// FlushAllContext is like FlushAll, but takes a context.
 func (c *Client) FlushAllContext(ctx context.Context) error { return c.each(ctx, verbFlush) }
 
 // DeleteAll is an alias of FlushAll.
 func (c *Client) DeleteAll() error { return c.FlushAll() }
 
-// DeleteAllContext is DeleteAll with a context.
+// DeleteAllContext is like DeleteAll, but takes a context.
 func (c *Client) DeleteAllContext(ctx context.Context) error { return c.FlushAllContext(ctx) }
 
 // Ping returns an error unless all servers respond.
 func (c *Client) Ping() error { return c.PingContext(context.Background()) }
 
-// PingContext is Ping with a context.
+// PingContext is like Ping, but takes a context.
 func (c *Client) PingContext(ctx context.Context) error { return c.each(ctx, verbPing) }

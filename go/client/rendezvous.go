@@ -26,8 +26,8 @@ func (r rendezvous) pick(key string, tried int) int {
 	return picked
 }
 
-// best returns the server with the highest hash; below that of another server if other is not
-// negative.
+// best returns the server with the highest hash. If other is not negative, only servers ranked
+// below that server count.
 func (r rendezvous) best(key string, other int, otherHash uint32) int {
 	best, bestHash := -1, uint32(0)
 	for i := range r {

@@ -158,7 +158,7 @@ func TestReadIsRetriedAfterRestart(t *testing.T) {
 	check.NoError(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	first.Process.Kill()
 	first.Wait()
-	// The kernel has closed the connection by then.
+	// Wait until the kernel has closed the connection of the killed server.
 	time.Sleep(10 * time.Millisecond)
 	testserver.Run(t, "memcached", "-l", "127.0.0.1", "-p", port)
 	testserver.Await(t, "tcp", address)

@@ -9,7 +9,7 @@ import (
 )
 
 // ServerSelector maps keys to servers. Implementations may discover servers in any way. Two
-// addresses are the same server if their String methods return the same.
+// addresses are the same server if their String methods return the same string.
 type ServerSelector interface {
 	// PickServer returns the server of a key.
 	PickServer(key string) (net.Addr, error)
@@ -36,11 +36,12 @@ type serverAddr struct{ network, address string }
 func (a serverAddr) Network() string { return a.network }
 func (a serverAddr) String() string  { return a.address }
 
-// SetServers replaces the list: "host:port", "[v6]:port" or the path of a unix socket. If one is
-// invalid, it returns an error and keeps the old list.
+// SetServers replaces the list. Each server is "host:port", "[v6]:port" or the path of a unix
+// socket. If one of them is invalid, SetServers returns an error and keeps the old list.
 func (s *ServerList) SetServers(servers ...string) error { return s.SetWeighted(servers, nil) }
 
-// SetWeighted is SetServers with relative shares of the servers; equal if weights is empty.
+// SetWeighted is like SetServers, with the relative shares of the servers. The shares are equal if
+// weights is empty.
 func (s *ServerList) SetWeighted(servers []string, weights []int) error {
 	if len(weights) != 0 && len(weights) != len(servers) {
 		return fmt.Errorf("larder client: %d weights for %d servers", len(weights), len(servers))
@@ -81,8 +82,8 @@ func parseServer(server string) (net.Addr, error) {
 // PickServer returns the server of a key, or ErrNoServers.
 func (s *ServerList) PickServer(key string) (net.Addr, error) { return s.pick(key, 0) }
 
-// pick returns the server for a key after tried other servers have failed, and nil if there are no
-// more.
+// pick returns the server for a key after as many other servers as tried have failed, and nil if no
+// servers are left.
 func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

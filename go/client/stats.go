@@ -9,13 +9,14 @@ import (
 	"larder.example/larder/wire"
 )
 
-// The maximum size of the statistics of a server. memcached's largest group, of the sizes of the
+// The maximum size of the statistics of a server. memcached's largest group, the sizes of the
 // items, is far smaller.
 const statsBytesMax = 16 << 20
 
-// Stats returns the statistics of all servers, by address and name. The group is that of the stats
-// command: "" for the general ones, or "settings", "items", "slabs", "conns", "reset" and others.
-// If some servers fail, it returns the statistics of the others and the joined errors.
+// Stats returns the statistics of all servers, by address and name. The group is the argument of
+// the stats command: "" for the general statistics, or "settings", "items", "slabs", "conns",
+// "reset" and others. If some servers fail, it returns the statistics of the others and the joined
+// errors.
 func (c *Client) Stats(ctx context.Context, group string) (map[string]map[string]string, error) {
 	if len(group) > wire.MaxKeyBytes || group != "" && wire.NeedsBase64(withoutSpaces(group)) {
 		return nil, fmt.Errorf("larder client: invalid group of statistics %.40q", group)
@@ -78,7 +79,7 @@ func (c *conn) receiveTextStats(o *operation) error {
 	}
 }
 
-// receiveBinaryStats receives a response per statistic. One without a key ends them.
+// receiveBinaryStats receives one response per statistic. A response without a key is the last.
 func (c *conn) receiveBinaryStats(o *operation) error {
 	o.stats, o.statsBytes = make(map[string]string), 0
 	r := &c.binary.response

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of BigCache on larder/bigcache: copies them next to our sources, those of 3.1.0 and
-# those of 3.2.0. The tests set our clock; then expired entries are removed, which BigCache does at
-# the next Set. The tests in `others` are omitted for the reasons given.
+# Runs the tests of BigCache 3.1.0 and 3.2.0 on larder/bigcache: copies them next to our sources.
+# The tests set our clock. Setting the clock removes expired entries, which BigCache does at the
+# next Set. The tests in `others` are omitted for the reasons given.
 LARDERD=none
 source "$(dirname "$0")/../../conformance/clients/server.sh"
 

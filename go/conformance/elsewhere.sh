@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs tests of the module on other systems: `elsewhere.sh SYSTEM...`, all of them by default.
+# Runs tests of the module on other systems: `elsewhere.sh SYSTEM...`, all systems by default.
 #
 #   qemu    Linux on arm64, arm (32 bits), mips (32 bits, big-endian) and s390x (big-endian)
 #   wine    Windows
 #   wasm    WebAssembly under node
 #
-# Needs Debian's qemu-user, wine, gcc-mingw-w64-x86-64 and nodejs: elsewhere.sh install. Each system
-# has its list of packages, and of tests that do not fit it.
+# Needs Debian's qemu-user, wine, gcc-mingw-w64-x86-64 and nodejs; `elsewhere.sh install` installs
+# them. Each system has a list of packages, and a list of tests that cannot run on it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ fi
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# larderd is a program for this machine: tests that need one skip themselves.
+# larderd is a program for this machine, so tests that need it skip themselves.
 unset LARDERD CI
 export CGO_ENABLED=0
 passed=0 failed=0
@@ -42,12 +42,12 @@ engine="./internal/engine ./internal/engine/memory ./internal/engine/pins ./inte
     ./internal/engine/shard"
 
 on_qemu() {
-    # The smaps of a process under qemu-user are those of qemu.
+        # The smaps of a process under qemu-user describe the memory of qemu.
     # shellcheck disable=SC2086
     run linux/arm64 qemu-aarch64 UsedMemoryGetsHugePages $engine . ./typed ./wire ./bigcache
     local processor
     for processor in arm mips s390x; do
-        # qemu-mips has the error numbers of its host for connections that fail later.
+            # qemu-mips returns the error numbers of its host for connections that fail later.
         run linux/$processor qemu-$processor 'Alloc|RefusedConnection|FailoverNext' \
             ./wire ./client ./typed ./bigcache . \
             ./internal/engine/pins ./internal/engine/shard
@@ -55,7 +55,7 @@ on_qemu() {
 }
 
 on_wine() {
-    # wine 8 lacks the library from which Go takes random bytes.
+        # wine 8 lacks the library from which Go reads random bytes.
     cat >"$folder/random.c" <<'END'
 #include <windows.h>
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
@@ -73,7 +73,7 @@ END
     run windows/amd64 wine \
         'Save|LoadFile|DamagedData|Scenes|WaitingGoroutines|EndOfContext|ZeroCaches|ExtremeArg' \
         $engine . ./typed ./bigcache
-    # Ends the processes of this wine prefix; the results are in, whatever it says.
+        # End the processes of this wine prefix. Ignore errors: the tests have already ended.
     wine wineboot --kill >/dev/null 2>&1 || true
 }
 

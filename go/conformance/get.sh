@@ -13,7 +13,7 @@ mkdir -p "$folder/archives"
 (cd "$here/shared/lib" && cp -r --parents larder.h */liblarder.a "$folder/archives")
 LARDER_ARCHIVES=$folder/archives "$here/dist.sh" "$folder/proxy"
 
-# A module cache of its own: what is fetched has to come from the proxy.
+# Use a separate module cache, so that all modules must come from the proxy.
 export GOMODCACHE=$folder/cache GOFLAGS=-modcacherw GOWORK=off
 export GOPROXY=file://$folder/proxy,$(go env GOPROXY) GONOSUMDB=$path,$path/* GONOPROXY=none
 
@@ -57,7 +57,7 @@ func main() {
 }
 END
 CGO_ENABLED=0 says hello go run .
-# Its own tests pass without the repository, and leave out those that need it.
+# The module's own tests pass without the repository. Tests that need it skip themselves.
 env -u CI -u LARDERD -u REGION_CASES CGO_ENABLED=0 go test -short "$path" "$path"/{bigcache,reader,typed,wire}
 [ "$(go list -m all | wc -l)" -eq 2 ] || { echo "get.sh: the core module has dependencies" >&2; exit 1; }
 

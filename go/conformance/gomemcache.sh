@@ -9,8 +9,8 @@ client=$root/go/client
 command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
 
 link_as_memcached
-# The test flushes on one connection and stores on another without waiting: one worker preserves the
-# order.
+# The test flushes on one connection and stores on another without waiting. With one worker, the
+# server keeps the order.
 start_on_port 11211 -t 1
 mkdir "$folder/module"
 cd "$folder/module"

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The two releases that Go's authors support. go.mod names the older one.
+# The two releases that Go's authors support. go.mod requires the older one.
 supported=(go1.26.8 go1.27.4)
 minor=$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 [[ ${supported[0]} == go$minor.* ]] ||

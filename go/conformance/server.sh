@@ -7,7 +7,7 @@ clients=$(cd "$(dirname "$0")/../../conformance/clients" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 (cd "$(dirname "$0")/../examples" && go build -o "$folder/cacheserver" ./cacheserver)
-# The suites start a memcached: its options become those of the program.
+# The suites start a memcached. This script converts its options to the options of the program.
 cat >"$folder/memcached" <<END
 #!/usr/bin/env bash
 host=127.0.0.1 port=11211 listen=
@@ -24,7 +24,7 @@ exec "$folder/cacheserver" -listen "\${listen:-\$host:\$port}"
 END
 chmod +x "$folder/memcached"
 export LARDERD=$folder/memcached
-# This test changes the memory limit, which a Go cache cannot.
+# This test changes the memory limit, which the server of a Go cache does not support.
 export PYTEST_ADDOPTS="--deselect pymemcache/test/test_integration.py::test_misc"
 for suite in "${@:-memccapable gomemcache pymemcache}"; do
     for name in $suite; do

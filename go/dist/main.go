@@ -3,10 +3,10 @@
 //	go run . -version v0.1.0 -out DIR
 //	GOPROXY=file://DIR,$(go env GOPROXY) GONOSUMDB=larder.example/* go get ...
 //
-// It packs the files that git knows, and those that -with adds to a module. The directives that
-// join the modules in this folder (replace) do not reach their users; the modules require each
-// other in the version that is packed. The layout is that of
-// https://go.dev/ref/mod#goproxy-protocol.
+// It packs the files that git tracks, and the files that -with adds to a module. The replace
+// directives that connect the modules in this folder do not affect users of the modules; the packed
+// modules require each other in the packed version. https://go.dev/ref/mod#goproxy-protocol
+// describes the layout.
 package main
 
 import (
@@ -28,10 +28,10 @@ func main() {
 	log.SetPrefix("dist: ")
 	root := flag.String("root", "..", "the folder of the core module")
 	version := flag.String("version", "", "the version of all modules, for example v0.1.0")
-	out := flag.String("out", "", "the folder of the proxy, which is made if there is none")
+	out := flag.String("out", "", "the folder of the proxy, created if it does not exist")
 	date := flag.String("date", "", "the time of the version (RFC 3339), by default now")
 	added := make(additions)
-	flag.Var(added, "with", "MODULE=FOLDER: files beside those of a nested module, several times")
+	flag.Var(added, "with", "MODULE=FOLDER: add the files of a folder to a nested module; can be repeated")
 	flag.Parse()
 	if err := write(*root, *version, *out, *date, added); err != nil {
 		log.Fatal(err)
@@ -68,13 +68,13 @@ func write(root, version, out, date string, added additions) error {
 	return nil
 }
 
-// additions are folders of files by the module that gets them.
+// additions maps a module to folders of files that are added to it.
 type additions map[string][]string
 
-// String is the flag's default value.
+// String returns the default value of the flag.
 func (a additions) String() string { return "" }
 
-// Set takes one use of the flag.
+// Set parses one use of the flag.
 func (a additions) Set(text string) error {
 	module, folder, isPair := strings.Cut(text, "=")
 	if !isPair {
@@ -84,7 +84,7 @@ func (a additions) Set(text string) error {
 	return nil
 }
 
-// info is what the proxy says about a version.
+// info is the proxy's description of a version.
 type info struct {
 	Version string
 	Time    time.Time

@@ -13,9 +13,10 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// packed is a module on its way to the proxy.
+// packed is a module to be packed for the proxy.
 type packed struct {
-	// root is its folder, and core the path of the module that the others belong to.
+	// root is the folder of the module, and core is the path of the module to which the other modules
+	// belong.
 	root, core, version string
 }
 
@@ -74,7 +75,7 @@ func (p packed) write(out string, at time.Time, added []string) error {
 	return writeInfo(folder, p.version, at)
 }
 
-// stage copies the module's files. The zip leaves out what belongs to nested modules by itself.
+// stage copies the module's files. The zip function omits the files of nested modules.
 func (p packed) stage(to string, added []string) error {
 	files := exec.Command("git", "ls-files", "-z")
 	files.Dir = p.root
@@ -130,7 +131,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, bytes, 0o644)
 }
 
-// goMod returns the module's go.mod as users get it.
+// goMod returns the go.mod that users of the module receive.
 func (p packed) goMod() ([]byte, error) {
 	name := filepath.Join(p.root, "go.mod")
 	text, err := os.ReadFile(name)

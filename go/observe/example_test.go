@@ -19,7 +19,7 @@ func Example() {
 		return
 	}
 	defer cache.Close()
-	// The program sets the providers of package otel, and with them where metrics and spans go.
+	// The program sets the providers of package otel, which decide where metrics and spans go.
 	if _, err := observe.Metrics(otel.Meter("pages"), "pages", cache.Stats); err != nil {
 		fmt.Println(err)
 		return

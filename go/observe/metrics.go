@@ -1,5 +1,5 @@
-// Package observe shows OpenTelemetry and [log/slog] what a cache does. It is a separate module, so
-// that module larder has no dependencies.
+// Package observe reports the operations and statistics of a cache to OpenTelemetry and [log/slog].
+// It is a separate module, so that module larder has no dependencies.
 //
 //	_, err := observe.Metrics(otel.Meter("pages"), "pages", cache.Stats)
 //	store := observe.Store(cache.Store(), observe.Options{Tracer: otel.Tracer("pages")})
@@ -57,9 +57,9 @@ type reading struct {
 }
 
 // Metrics registers the statistics of a cache with a meter. All instruments have the attribute
-// cache, the name that the program gives the cache; caches with distinct names share a meter. The
-// values of one collection are of one moment. Unregister of the result ends it; after Close of the
-// cache all values are 0.
+// cache, the name that the program gives the cache; caches with distinct names share a meter. All
+// values of one collection are read at the same time. To stop, call Unregister of the result. After
+// Close of the cache all values are 0.
 func Metrics(meter metric.Meter, name string, stats func() larder.Stats) (metric.Registration, error) {
 	var readings []reading
 	var instruments []metric.Observable

@@ -99,7 +99,8 @@ func TestMetricsShowTheStatisticsOfEachCache(t *testing.T) {
 	}
 }
 
-// spans returns what a recorder has as "name attributes status", in the order of their ends.
+// spans returns the spans of a recorder as "name attributes status", in the order in which they
+// ended.
 func spans(recorder *tracetest.SpanRecorder) (lines []string) {
 	for _, span := range recorder.Ended() {
 		line := span.Name()
@@ -169,7 +170,7 @@ func TestALoadIsAChildOfItsCall(t *testing.T) {
 		t.Fatalf("spans: %s", got)
 	}
 	if ended[0].Parent().SpanID() != ended[1].SpanContext().SpanID() {
-		t.Error("the span of the load is no child of that of the call")
+		t.Error("the span of the load is not a child of the span of the call")
 	}
 }
 
@@ -209,7 +210,7 @@ level=WARN msg="slow cache call" cache=pages call=get_or_load
 	}
 }
 
-// plain is a store with the least methods.
+// plain is a store that has only the methods of [larder.Store].
 type plain struct{ larder.Store }
 
 func TestAPlainStoreStaysPlain(t *testing.T) {

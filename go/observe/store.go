@@ -13,25 +13,25 @@ import (
 	"larder.example/larder"
 )
 
-// Options configure [Store]. The zero value of each field turns its part off.
+// Options configure [Store]. The zero value of each field disables its feature.
 type Options struct {
 	// Name is the attribute cache of spans and log records.
 	Name string
 	// Tracer starts a span for each call, and one for each load.
 	Tracer trace.Tracer
-	// Logger gets a record of level Warn for each call that fails, and for each slow one.
+	// Logger receives a record of level Warn for each call that fails, and for each slow call.
 	Logger *slog.Logger
-	// Slow is the time from which on a call is a slow one; 0 for no such records.
+	// Slow is the duration from which on a call counts as slow. 0 disables records of slow calls.
 	Slow time.Duration
 	// WithKeys adds the attribute key. Keys may be secrets, or too many for a backend.
 	WithKeys bool
 }
 
 // Store returns a store that reports its calls. A miss is not a failure: its span has the attribute
-// hit, with the value false. The store has the methods GetMany, Touch and GetOrLoad if the given
-// one has all of them, as those of module larder have.
+// hit, with the value false. The returned store has the methods GetMany, Touch and GetOrLoad if the
+// given store has all of them, as the stores of module larder do.
 //
-// A call costs the span, if its tracer records it, and a look at the clock with a Logger.
+// The cost of a call is the span, if its tracer records it, and with a Logger a read of the clock.
 func Store(store larder.Store, options Options) larder.Store {
 	base := observed{store, &options}
 	many, isMany := store.(larder.ManyStore)
@@ -160,7 +160,7 @@ func (o observedAll) Touch(ctx context.Context, key string, ttl time.Duration) (
 	return isThere, err
 }
 
-// GetOrLoad reports a load as a call of its own: it may outlive the one that began it.
+// GetOrLoad reports a load as a separate call, because it may outlive the call that began it.
 func (o observedAll) GetOrLoad(ctx context.Context, key string, loader larder.Loader) ([]byte, error) {
 	ctx, call := o.options.begin(ctx, "get_or_load", key)
 	value, err := o.loads.GetOrLoad(ctx, key, func(ctx context.Context, key string) ([]byte, time.Duration, error) {

@@ -1,4 +1,4 @@
-// Package prometheus exports the statistics of a cache to Prometheus. It is a module of its own, so
+// Package prometheus exports the statistics of a cache to Prometheus. It is a separate module, so
 // that module larder has no dependencies.
 //
 //	registry.MustRegister(prometheus.NewCollector("pages", cache))
@@ -68,7 +68,7 @@ func (c *collector) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. All values are of one moment.
+// Collect implements [prometheus.Collector]. It reads all values at the same time.
 func (c *collector) Collect(values chan<- prometheus.Metric) {
 	stats := c.cache.Stats()
 	for at, metric := range metrics {

@@ -26,7 +26,7 @@ func open(t testing.TB, options larder.Options) *larder.Cache {
 	return cache
 }
 
-// scrape returns the text that Prometheus gets from a registry.
+// scrape returns the text that Prometheus receives from a registry.
 func scrape(t testing.TB, registry *prometheus.Registry) string {
 	t.Helper()
 	response := httptest.NewRecorder()
@@ -90,7 +90,7 @@ func TestNamesAndHelpFollowPrometheusConventions(t *testing.T) {
 	}
 }
 
-// Two caches of one name would be one series.
+// Two caches with the same name would be one series.
 func TestEachCacheNeedsAName(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(NewCollector("pages", open(t, larder.Options{})))

@@ -23,8 +23,7 @@ const (
 	queueFullPause = time.Millisecond
 )
 
-// ErrNotShared means that a server does not share its memory with this process, or has none to
-// share.
+// ErrNotShared means that a server does not share its memory with this process, or cannot share it.
 var ErrNotShared = errors.New("the server does not share its memory: start larderd with --local-readers for this user")
 
 // serverInfo is a server's description of its memory.
@@ -43,7 +42,7 @@ func requestRegion(ctx context.Context, socket string) (*net.UnixConn, *os.File,
 	if err != nil {
 		return nil, nil, serverInfo{}, err
 	}
-	// The end of ctx ends the wait for the response.
+	// When ctx ends, stop waiting for the response.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	line, file, err := exchange(conn)
 	if !stop() && err == nil {
@@ -70,8 +69,8 @@ func closeBoth(conn *net.UnixConn, file *os.File) {
 	}
 }
 
-// dial connects. If the server's queue of new connections is full, the system returns EAGAIN at
-// once, and dial tries again.
+// dial connects. If the server's queue of new connections is full, the system immediately returns
+// EAGAIN, and dial tries again.
 func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	var dialer net.Dialer
 	for {
@@ -86,7 +85,7 @@ func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	}
 }
 
-// exchange sends the request, and receives a line and the descriptor with it.
+// exchange sends the request, and receives a line and the descriptor that is sent with it.
 func exchange(conn *net.UnixConn) (line []byte, shared *os.File, err error) {
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, nil, err

@@ -25,18 +25,18 @@ const (
 	unsentBytesMax = 64 << 10
 )
 
-// Attachment reads hits in the memory of a larderd on the same machine that was started with -s
-// SOCKET and --local-readers. All other requests, and misses, go to the server. It is safe for
-// concurrent use.
+// Attachment reads hits directly from the memory of a larderd on the same machine that was started
+// with -s SOCKET and --local-readers. Misses and all other requests go to the server. It is safe
+// for concurrent use.
 //
 //	get ─▶ Attachment.Get ── true ──▶ value; some reads are later reported as hints
 //	              │
 //	              └── false ──▶ request from the server
 //
-// It uses a connection to the server, on which it reports reads as hints (docs/protocol.md), and
-// one goroutine. The goroutine detects the end of the server: reads then find nothing until there
-// is a server again, whose memory is attached. The memory of a stopped server remains readable for
-// three seconds.
+// It uses one goroutine and a connection to the server, on which it reports reads as hints
+// (docs/protocol.md). The goroutine detects the end of the server. Reads then find nothing until
+// there is a server again and the goroutine has attached its memory. The memory of a stopped server
+// remains readable for three seconds.
 type Attachment struct {
 	socket string
 	source atomic.Pointer[source]
@@ -72,7 +72,7 @@ func Attach(ctx context.Context, socket string) (*Attachment, error) {
 	if err := a.connect(ctx); err != nil {
 		return nil, fmt.Errorf("reader: cannot read the memory of the server at %s: %w", socket, err)
 	}
-	// Keep the values of the caller's context, but not its end.
+	// Keep the values of the caller's context, but neither its deadline nor its cancellation.
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go a.maintain(ctx)
 	return a, nil
@@ -82,7 +82,7 @@ func Attach(ctx context.Context, socket string) (*Attachment, error) {
 // server has stopped, or if the value is stale, so that the server decides which client recaches
 // it. The caller then requests the key from the server.
 //
-// Cost: as [Region.Get], and occasionally one non-blocking write to the server.
+// Cost: the same as [Region.Get], and occasionally one non-blocking write to the server.
 func (a *Attachment) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 	s := a.source.Load()
 	if s == nil {
@@ -133,8 +133,8 @@ func (a *Attachment) IsLive() bool {
 	return s != nil && s.region.IsLive()
 }
 
-// Identity returns the identity of the attached memory, and false if there is none. A restarted
-// server has another identity.
+// Identity returns the identity of the attached memory, and false if no memory is attached. A
+// restarted server has another identity.
 func (a *Attachment) Identity() (Identity, bool) {
 	s := a.source.Load()
 	if s == nil {
@@ -143,7 +143,7 @@ func (a *Attachment) Identity() (Identity, bool) {
 	return s.region.Identity(), true
 }
 
-// ErrReplaced means that the socket now belongs to another server than the attached memory.
+// ErrReplaced means that the socket and the attached memory belong to different servers.
 var ErrReplaced = errors.New("the socket belongs to another server than the attached memory")
 
 // Confirm checks that the socket belongs to the server of the attached memory. It returns
@@ -157,7 +157,7 @@ var ErrReplaced = errors.New("the socket belongs to another server than the atta
 func (a *Attachment) Confirm(ctx context.Context) error {
 	conn, file, info, err := requestRegion(ctx, a.socket)
 	if err != nil {
-		return fmt.Errorf("reader: cannot ask the server at %s: %w", a.socket, err)
+		return fmt.Errorf("reader: cannot query the server at %s: %w", a.socket, err)
 	}
 	closeBoth(conn, file)
 	if identity, ok := a.Identity(); !ok || identity != info.identity {
@@ -275,7 +275,7 @@ func (a *Attachment) maintain(ctx context.Context) {
 }
 
 // watch returns when the server ends or its clock stops. The server sends nothing on this
-// connection, so a completed read means its end.
+// connection, so a completed read means that it has ended.
 func (a *Attachment) watch(ctx context.Context) {
 	conn, s := a.conn, a.source.Load()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })

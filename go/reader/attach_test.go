@@ -105,7 +105,7 @@ func TestAttachmentFollowsRestartedServer(t *testing.T) {
 	old, _ := local.Identity()
 	wantValue(t, local, "k", "old")
 	s.kill()
-	// The kernel closes the connection at once.
+	// The kernel closes the connection immediately.
 	took := check.Eventually(t, "end of the server", func() bool { return !local.IsLive() })
 	if took > time.Second {
 		t.Errorf("the end of the server was detected after %v, want at most 1 s", took)
@@ -198,7 +198,8 @@ func TestAttachRejectsInvalidResponses(t *testing.T) {
 	defer other.Close()
 	identity := fmt.Sprintf("%016x%016x", binary.LittleEndian.Uint64(region[96:]), binary.LittleEndian.Uint64(region[88:]))
 	pass := func(line string, files ...*os.File) func(*net.UnixConn) {
-		// Here, not where it is sent: Fd changes the file, and servers of two cases may run at once.
+		// Call Fd here, not where the descriptor is sent: Fd changes the file, and servers of two cases
+		// may run at the same time.
 		var rights []int
 		for _, file := range files {
 			rights = append(rights, int(file.Fd()))
@@ -245,7 +246,7 @@ func TestAttachRejectsInvalidResponses(t *testing.T) {
 		if _, err := reader.Attach(ctx, s.socket); err == nil {
 			t.Error("Attach: no error, want a timeout")
 		}
-		// Less than the server takes to close the connection.
+		// This is less than the time that the server needs to close the connection.
 		if took := time.Since(started); took > 900*time.Millisecond {
 			t.Errorf("Attach with a timeout of 50 ms took %v, want at most 900 ms", took)
 		}
@@ -345,7 +346,7 @@ func TestConcurrentReadsReturnCompleteValues(t *testing.T) {
 	if wrong.Load() > 0 {
 		t.Errorf("%d of %d values are wrong, want none", wrong.Load(), hits.Load())
 	}
-	// Far less than any machine does in four seconds.
+	// This is far fewer than any machine does in four seconds.
 	if written.Load() < 1000 || hits.Load() < 1000 {
 		t.Errorf("%d values written and %d found, want at least 1000 each", written.Load(), hits.Load())
 	}

@@ -44,7 +44,7 @@ func benchServer(b *testing.B) *server {
 	return s
 }
 
-// BenchmarkGet measures gets of 100 bytes out of a million items, in the memory and through the
+// BenchmarkGet measures reads of 100 bytes from a million items, in the memory and through the
 // socket.
 func BenchmarkGet(b *testing.B) {
 	s, keys := benchServer(b), benchKeys()

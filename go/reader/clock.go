@@ -5,14 +5,14 @@ import "time"
 // firstSecond is the first second of a cache's life.
 const firstSecond = 2
 
-// clockDriftSecsMax: if the clock in the memory differs by more from the system's, the server has
-// ended, is stopped, or belongs to another boot. The server updates it every second, so it may lag
-// by one.
+// clockDriftSecsMax is the largest difference between the clock in the memory and the system's
+// clock. If it is larger, the server has ended, is stopped, or belongs to another boot. The server
+// updates its clock every second, so the clock may lag by one second.
 const clockDriftSecsMax = 3
 
-// clock counts the seconds of a cache's life as its owner does: by the system's monotonic clock,
-// which counts from the boot. It uses the program's own monotonic clock, which needs no system
-// call, and the offset between the two.
+// clock counts the seconds of a cache's life as its owner does, which uses the system's monotonic
+// clock. That clock counts from the boot. To avoid a system call, clock reads the program's own
+// monotonic clock and adds the offset between the two.
 type clock struct {
 	compared time.Time
 	// nanos is the age of the cache at the time of the comparison.
@@ -25,7 +25,7 @@ func clockOf(startSecs int64) (clock, error) {
 	if err != nil {
 		return clock{}, err
 	}
-	// A damaged file may contain any number; one outside of this boot is ignored.
+	// A damaged file may contain any number. Ignore a number outside of this boot.
 	if startSecs < 0 || startSecs > now/int64(time.Second) {
 		startSecs = now / int64(time.Second)
 	}

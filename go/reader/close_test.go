@@ -10,7 +10,7 @@ import (
 	"larder.example/larder/reader"
 )
 
-// Concurrent readers find nothing after Close, which releases the file at once.
+// Concurrent readers find nothing after Close, and Close releases the file immediately.
 func TestCloseDuringReads(t *testing.T) {
 	scene, text := sceneNamed(t, "kinds")
 	path := copyRegion(t, text, func([]byte) {})
@@ -71,7 +71,7 @@ func TestGarbageCollectorUnmapsRegions(t *testing.T) {
 	check.Eventually(t, "release of the addresses", func() bool {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
-		// The runtime may have added some mappings meanwhile.
+		// The runtime may have added some mappings during the test.
 		return countMappings(t, path) == 0 && len(mappings(t)) <= before+5
 	})
 }

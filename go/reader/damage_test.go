@@ -88,7 +88,7 @@ func lookUpKeys(t *testing.T, scene scene, path string, keysMax int) {
 	}
 	region.GetMany(dst, keys, func(int, []byte, reader.Info) {})
 	if took := time.Since(started); took > 30*time.Second {
-		// A bounded search takes milliseconds; a ring would never end.
+		// A bounded search takes milliseconds; an unbounded search of a ring would never end.
 		t.Errorf("%d keys took %v, want at most 30 s", len(keys), took)
 	}
 }
@@ -127,7 +127,7 @@ func TestReadsOfWrongOffsetsEnd(t *testing.T) {
 	}
 }
 
-// Every control word of the index names the first overflow group, also those of overflow groups.
+// Every control word of the index, also of the overflow groups, refers to the first overflow group.
 func TestReadsOfRingsEnd(t *testing.T) {
 	scene, text := sceneNamed(t, "grown")
 	path := copyRegion(t, text, func(region []byte) {

@@ -57,7 +57,8 @@ type examined int
 const (
 	sameKey examined = iota
 	otherKey
-	// changed means that the slot or its segment has changed meanwhile, so the result is unknown.
+	// changed means that the slot or its segment has changed during the comparison, so the result is
+	// unknown.
 	changed
 )
 
@@ -80,8 +81,8 @@ func (v *view) groupOf(hash uint64) uint64 {
 	return hash & (mask >> 1)
 }
 
-// groupAt returns the offset of a group. A directory contains the segments of the groups, each as
-// its number plus 1.
+// groupAt returns the offset of a group. A directory contains the numbers of the segments of the
+// groups, each plus 1.
 func (v *view) groupAt(directory, group uint64) uint64 {
 	named := uint64(v.memory.half(directory + group>>v.layout.groupShift*4))
 	within := group & (1<<v.layout.groupShift - 1)
@@ -96,7 +97,8 @@ func lines(hash uint64) (first, count uint64) {
 	return 0, secondLine
 }
 
-// find finds the record of a key, valid or expired. isValid must confirm what is read of it.
+// find finds the record of a key, valid or expired. The caller must call isValid after it has read
+// from the record.
 func (v *view) find(hash uint64, key []byte) (found, bool) {
 	tag := v.tagOf(hash)
 	groupAt := v.groupAt(v.layout.groupsAt, v.groupOf(hash))
@@ -192,7 +194,7 @@ func (v *view) examine(slotAt uint64, slot slot, key []byte) (found, examined) {
 }
 
 func (v *view) hasKey(record *found, key []byte) bool {
-	// A header that is read while its segment is reused may contain any length.
+	// The segment may be reused during the read of the header, so the header may contain any length.
 	return record.header.fits(len(key)) &&
 		record.slot.offset()+record.header.bytes() <= v.layout.segmentBytes &&
 		v.memory.equals(record.recordAt+record.header.keyAt(), key)

@@ -71,7 +71,7 @@ func (s *secrets) hash(key []byte) uint64 {
 	return s.finish(a, b, seed, uint64(len(key)))
 }
 
-// hashLong is hash for more than 16 bytes.
+// hashLong is like hash, for more than 16 bytes.
 func (s *secrets) hashLong(key []byte) uint64 {
 	seed, rest := s.seed, key
 	if len(rest) > 112 {
@@ -82,7 +82,7 @@ func (s *secrets) hashLong(key []byte) uint64 {
 		if len(rest) <= at+16 {
 			break
 		}
-		// The secrets of the six steps are 2 2 1 1 2 1.
+		// The six steps use the secrets 2 2 1 1 2 1.
 		secret := s.word[1]
 		if i == 0 || i == 1 || i == 4 {
 			secret = s.word[2]

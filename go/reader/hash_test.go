@@ -47,7 +47,7 @@ func TestHashMatchesWriter(t *testing.T) {
 	}
 }
 
-// Keys have at most 250 bytes, but a lookup of a longer one must not fail.
+// Keys have at most 250 bytes, but a lookup of a longer key must not fail.
 func TestHashOfAnyLength(t *testing.T) {
 	secrets := secretsOf(7)
 	seen := map[uint64]int{}

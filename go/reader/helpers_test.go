@@ -26,7 +26,7 @@ type getter interface {
 	Get(dst, key []byte) ([]byte, reader.Info, bool)
 }
 
-// wantValue reports an error if a key has another value than want.
+// wantValue reports an error if the value of a key is not want.
 func wantValue(t testing.TB, local getter, key, want string) {
 	t.Helper()
 	if got, _, ok := local.Get(nil, []byte(key)); !ok || string(got) != want {
@@ -54,7 +54,7 @@ func startLarderd(t testing.TB, options ...string) *server {
 	return startLarderdAt(t, testserver.Socket(t), options...)
 }
 
-// startLarderdAt starts a larderd at a socket that another one may have used.
+// startLarderdAt starts a larderd at a socket that another larderd may have used.
 func startLarderdAt(t testing.TB, socket string, options ...string) *server {
 	t.Helper()
 	options = append([]string{"--local-readers", "same-uid"}, options...)
@@ -123,7 +123,7 @@ func (c *client) stat(t testing.TB, name string) (number int) {
 	return number
 }
 
-// get reads a value through the socket, for the benchmark.
+// get reads a value through the socket. The benchmark uses it.
 func (c *client) get(into, key []byte) ([]byte, error) {
 	if _, err := c.Write(append(append(append(into[:0], "get "...), key...), "\r\n"...)); err != nil {
 		return nil, err

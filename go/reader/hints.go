@@ -3,11 +3,11 @@ package reader
 import "encoding/base64"
 
 const (
-	// hintKeysMax is the number of keys that triggers the sending of hints; after a second fewer
-	// suffice.
+	// hintKeysMax is the number of keys at which the hints are sent. After a second, fewer keys are
+	// sent as well.
 	hintKeysMax = 64
 	// hintLineBytesMax bounds a line of hints without its end. The server does not accept longer
-	// ones.
+	// lines.
 	hintLineBytesMax = 2048
 	// hintBytesMax bounds the hints kept for a server that does not read.
 	hintBytesMax = 64 << 10

@@ -11,8 +11,8 @@ type piece struct {
 	sequence uint64
 }
 
-// largeValue appends a value that is stored in pieces. It returns false if the value changed
-// meanwhile.
+// largeValue appends a value that is stored in pieces. It returns false if the value changed during
+// the copy.
 //
 // It first reads the table and the sequence of each piece's segment. If the table is unchanged
 // afterwards, and the sequences are unchanged after the copy, all pieces were valid throughout.

@@ -14,15 +14,15 @@ const (
 	groupBytes  = 128
 	headerBytes = 64
 	peerBytes   = 128
-	// filingBytes is what a segment takes in the sets and queues in which writers find it.
+	// filingBytes is the size of a segment's entries in the sets and queues in which writers find it.
 	filingBytes = 36
-	// roundingBytes is what alignment takes: two lines, and three words of each of 18 sets.
+	// roundingBytes is the space lost to alignment: two lines, and three words of each of 18 sets.
 	roundingBytes  = 2*lineBytes + 18*3*8
 	segmentsMax    = 1 << 20
 	peersMax       = 4096
 	regionBytesMin = 1 << 20
-	// threadSlotBytesMax bounds the one size in the superblock that does not follow from others: it
-	// grows with the number of statistics, which a reader does not need.
+	// threadSlotBytesMax limits the only size in the superblock that cannot be derived from other
+	// fields: it grows with the number of statistics, which a reader does not need.
 	threadSlotBytesMax = 1 << 16
 	magic              = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
 )
@@ -65,7 +65,7 @@ var ErrNoRegion = errors.New("not a cache: the file does not begin with LARDERRG
 // clock is meaningless, and the processes that used it have ended. The next writer replaces it.
 var ErrOtherBoot = errors.New("the cache is from another boot of the system: let a writer open it once")
 
-// FieldError means that a region has another version's layout, or is damaged.
+// FieldError means that a region has the layout of another version, or is damaged.
 type FieldError struct {
 	// Field is the name of a field of the superblock.
 	Field string
@@ -90,7 +90,7 @@ type layout struct {
 	poolAt       uint64
 	// firstLevel is the number of low hash bits that all keys of a group share from the start.
 	firstLevel uint
-	// groupShift: the group number shifted right by it is the index of its segment in the
+	// groupShift is the shift that converts the number of a group to the index of its segment in the
 	// directory.
 	groupShift uint
 }
@@ -118,7 +118,7 @@ func readLayout(m *memory) (layout, error) {
 	if threadSlotBytes == 0 || threadSlotBytes%lineBytes != 0 || threadSlotBytes > threadSlotBytesMax {
 		return layout{}, &FieldError{"bytes of a thread slot", threadSlotBytes, lineBytes}
 	}
-	// The number that the creator asked for; the others follow from it.
+	// The number of peers that the creator requested; the other numbers follow from it.
 	peers := uint64(m.half(atPeers))
 	if peers == 0 || peers > peersMax {
 		return layout{}, &FieldError{"number of peers", peers, peersMax}
@@ -146,8 +146,8 @@ func readLayout(m *memory) (layout, error) {
 	return sizes.laidOut(memoryBytes), nil
 }
 
-// sizes are the numbers that follow from the memory limit of a region, the highest one that it has
-// room for, and its number of peers.
+// sizes are the numbers that follow from the memory limit of a region, from the highest memory
+// limit for which it has room, and from its number of peers.
 type sizes struct {
 	segmentBytes, segments, threadSlots, ttlClasses, stripes uint64
 	sequencesAt, regionBytes                                 uint64
@@ -164,8 +164,8 @@ func sizesOf(memoryBytes, capacityBytes, threadSlotBytes, peers uint64) sizes {
 	}
 	s.stripes = min(max(segmentsAbout/8/2/s.ttlClasses, 2), s.threadSlots)
 	s.sequencesAt = atPeersTable + peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
-	// The capacity pays for the tables of the default number of peers. Those of further ones are in
-	// addition to it.
+	// The capacity includes the tables of the default number of peers. The tables of further peers
+	// are in addition to it.
 	paid := min(peers, peersByMemory(memoryBytes))
 	unpaid := (peers-paid)*peerBytes + (s.threadSlots-threadSlots(memoryBytes, paid))*threadSlotBytes
 	capacityBytes = min(capacityBytes, segmentsMax*s.segmentBytes)
@@ -177,7 +177,8 @@ func sizesOf(memoryBytes, capacityBytes, threadSlotBytes, peers uint64) sizes {
 	return s
 }
 
-// peersByMemory returns the number of peers of a region whose creator asks for none.
+// peersByMemory returns the default number of peers, for a region whose creator does not set the
+// number.
 func peersByMemory(memoryBytes uint64) uint64 {
 	switch megabytes := memoryBytes >> 20; {
 	case megabytes < 16:
@@ -201,7 +202,7 @@ func threadSlots(memoryBytes, peers uint64) uint64 {
 	return max(byMemory, 2*powerOfTwo(2*peers-1))
 }
 
-// perSegmentBytes returns what a segment takes outside of the pool.
+// perSegmentBytes returns the number of bytes that a segment uses outside of the pool.
 func perSegmentBytes(peers uint64) uint64 {
 	return 8 + headerBytes + 3*4 + peers*8 + (peers+63)/64*8 + filingBytes
 }

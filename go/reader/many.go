@@ -3,7 +3,7 @@ package reader
 // keysPerBatch is the number of keys whose memory is loaded at the same time.
 const keysPerBatch = 16
 
-// getMany is GetMany, and reports for each item whether a hint would be useful.
+// getMany is like GetMany, and also reports for each item whether a hint would be useful.
 func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info, isHintDue bool)) []byte {
 	var hashes [keysPerBatch]uint64
 	for first := 0; first < len(keys); first += keysPerBatch {
@@ -49,8 +49,8 @@ func (v *view) fetch(hashes []uint64) {
 	_ = sink
 }
 
-// candidate returns the likely offset of a record: that of the first slot of the preferred line
-// with the tag of the hash.
+// candidate returns the likely offset of a record: the offset in the first slot of the preferred
+// line that has the tag of the hash.
 func (v *view) candidate(slotsAt, hash uint64) uint64 {
 	tag := v.tagOf(hash)
 	_, count := lines(hash)

@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// memory is a mapping that other processes write. Offsets beyond the end are replaced by the last
-// word's.
+// memory is a mapping that other processes write. A load beyond the end reads the last word
+// instead.
 //
-// Every load is an atomic load of a whole word, also in copies. No load is therefore a data race in
-// Go's memory model, and none is reordered. The bytes of a copy may still change meanwhile; the
-// caller detects that by loading the sequence before and after it.
+// Every load is an atomic load of a whole word, also in copies. Therefore no load is a data race in
+// Go's memory model, and no load is reordered. The bytes may still change during a copy; the caller
+// detects that by loading the sequence before and after it.
 type memory struct {
 	base  unsafe.Pointer
 	bytes uint64 // at least memoryBytesMin
@@ -71,7 +71,8 @@ func (m *memory) equals(at uint64, key []byte) bool {
 	return true
 }
 
-// appendTo appends n bytes at an offset to dst; none if they are not within the mapping.
+// appendTo appends n bytes at an offset to dst. If they are not within the mapping, it appends
+// nothing.
 func (m *memory) appendTo(dst []byte, at, n uint64) []byte {
 	if !m.holds(at, n) {
 		return dst

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// isQueueFull reports whether a connection failed because the server's queue of new ones is full.
+// isQueueFull reports whether a connection failed because the server's queue of new connections is
+// full.
 func isQueueFull(err error) bool {
 	return errors.Is(err, syscall.EAGAIN)
 }

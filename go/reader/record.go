@@ -32,8 +32,8 @@ const (
 	lifeMask = usedMask<<usedShift | initialFreqMask | (isStale|hasRecacheToken)<<fieldsShift
 )
 
-// The time of the last use is in units of 2 seconds. A writer updates it when it is 30 units old.
-// One that is up to 1024 units ahead of the clock counts as now.
+// The time of the last use is in units of 2 seconds. A writer updates it when it is 30 units old. A
+// time that is up to 1024 units ahead of the clock counts as now.
 const (
 	usedUnitSecs      = 2
 	usedRefreshUnits  = 30

@@ -37,17 +37,17 @@ type view struct {
 	isServed bool
 }
 
-// Identity is the unique number of a region.
+// Identity is a number that identifies a region.
 type Identity [16]byte
 
-// String returns the 32 hexadecimal digits of the command `larder_region`.
+// String returns the 32 hexadecimal digits that the command `larder_region` shows.
 func (i Identity) String() string { return fmt.Sprintf("%x", i[:]) }
 
 // Info holds the metadata of a value.
 type Info struct {
 	// Flags are opaque bits that were stored with the value.
 	Flags uint32
-	// CAS is the token for compare-and-swap; 0 if the cache keeps none.
+	// CAS is the token for compare-and-swap; 0 if the cache keeps no tokens.
 	CAS uint64
 	// TTL is the remaining time to live in whole seconds; 0 means that the item does not expire.
 	TTL time.Duration
@@ -58,11 +58,11 @@ type Info struct {
 }
 
 // Open maps the file of a cache that processes share through the library (in Rust
-// Cache::open_shared), or that a larderd keeps with -e. The cache need not be in use: the contents
-// are read as its next user would read them, by the system's clock.
+// Cache::open_shared), or that a larderd keeps with -e. The cache need not be in use: reads return
+// the items that its next user would find, according to the system's clock.
 //
-// The error names the field that differs if the file has another version ([FieldError]), and
-// otherwise wraps [ErrNoRegion], [ErrOtherBoot] or the system's error.
+// If the file has another version, the error is a [FieldError] that names the field that differs.
+// Otherwise it wraps [ErrNoRegion], [ErrOtherBoot] or the system's error.
 //
 // A process with write access to the file can crash this program by truncating it, as with every
 // mapping. larderd and the library never do, and the memory that a server shares ([Attach]) is
@@ -80,8 +80,8 @@ func Open(path string) (*Region, error) {
 	return region, nil
 }
 
-// Map is [Open] for a descriptor, which the caller keeps and may close. A file without a name must
-// be sealed against truncation.
+// Map is like [Open], for an open file, which the caller keeps and may close. A file without a name
+// must be sealed against truncation.
 func Map(file *os.File) (*Region, error) {
 	region, err := mapRegion(file, false)
 	if err != nil {
@@ -137,8 +137,8 @@ func halves(number []byte) [2]uint64 {
 // Identity returns the identity of the region, also after Close.
 func (r *Region) Identity() Identity { return r.identity }
 
-// Get appends the value of a key to dst. If there is no valid item, if only the cache's owner can
-// decide, or if the region is closed, it returns dst unchanged and false.
+// Get appends the value of a key to dst. It returns dst unchanged and false if the key has no valid
+// item, if only the owner of the cache can decide whether it is valid, or if the region is closed.
 //
 // Cost: two or three cache misses and the copy. Get takes no system call and no lock, does not
 // write to shared memory, and does not allocate if the capacity of dst suffices. A value in more
@@ -178,9 +178,10 @@ func (r *Region) IsLive() bool {
 	return ok
 }
 
-// Close releases the file at once. It does not wait for concurrent reads and does not harm them:
-// zeros replace the file in the mapping, in which they find nothing. The garbage collector releases
-// the addresses when no goroutine reads there. This way a read needs no count and no lock.
+// Close releases the file immediately. It does not wait for concurrent reads and does not harm
+// them: it replaces the file in the mapping with zeros, in which the reads find nothing. The
+// garbage collector releases the addresses when no goroutine reads from them. This way a read needs
+// no count and no lock.
 //
 // The garbage collector closes an unreachable region. A second call returns [ErrClosed].
 func (r *Region) Close() error {
@@ -204,7 +205,7 @@ func (v *view) now() (uint32, bool) {
 	return max(stored, system), -clockDriftSecsMax <= drift && drift <= clockDriftSecsMax
 }
 
-// get is Get, and reports whether a hint would be useful.
+// get is like Get, and also reports whether a hint would be useful.
 func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isHintDue bool) {
 	now, ok := v.now()
 	if !ok || v.isFlushDue(now) {
@@ -252,7 +253,7 @@ func (v *view) isGone(record *found, now uint32) bool {
 	return deadline != 0 && deadline <= now
 }
 
-// deadline returns the second of expiry; 0 for none.
+// deadline returns the second at which the item expires, or 0 if it does not expire.
 func (v *view) deadline(record *found) uint32 {
 	if !record.header.has(hasDeadline) {
 		return 0
@@ -269,8 +270,8 @@ func (v *view) version(record *found) uint64 {
 
 func (v *view) info(record *found, now uint32) Info {
 	info := Info{CAS: v.version(record)}
-	// Load the header again, after the version: a caller that gets the version of a change of the
-	// marks must get these marks.
+	// Load the header again, after the version: a caller that receives the version of a change of the
+	// marks must also receive these marks.
 	marks := header(v.memory.word(record.recordAt))
 	info.Stale, info.RecacheTaken = marks.has(isStale), marks.has(hasRecacheToken)
 	if record.header.has(hasFlags) {
@@ -282,7 +283,7 @@ func (v *view) info(record *found, now uint32) Info {
 	return info
 }
 
-// value appends the value of a record. It returns false if the value changed meanwhile.
+// value appends the value of a record. It returns false if the value changed during the copy.
 func (v *view) value(dst []byte, record *found) ([]byte, bool) {
 	at, bytes := record.recordAt+record.header.valueAt(), record.header.valueBytes()
 	switch {
@@ -307,8 +308,8 @@ func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 	return dst, uint64(len(dst)-start) == visibleBytes
 }
 
-// isUnchanged reports whether the value is still that of the version read before. Numbers and
-// appended values change in place, and have version 0 during a change.
+// isUnchanged reports whether the record still has the version that was read before the value.
+// Numbers and appended values change in place, and have version 0 during a change.
 func (v *view) isUnchanged(record *found, version uint64) bool {
 	if !record.header.changesInPlace() {
 		return true

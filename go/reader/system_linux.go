@@ -20,7 +20,7 @@ const (
 	memoryBytesLimit = 1 << 40
 )
 
-// mapFile maps a whole file for reading. The memory of a server must be sealed: any process with
+// mapFile maps a complete file for reading. The memory of a server must be sealed: any process with
 // write access can truncate a named file, which would crash this process.
 func mapFile(file *os.File, isServed bool) (*memory, error) {
 	raw, err := file.SyscallConn()
@@ -62,15 +62,15 @@ func mapDescriptor(fd int, isServed bool) ([]byte, error) {
 	return mapped, nil
 }
 
-// replaceWithZeros replaces the mapping by zeros, atomically for all threads. It releases the file,
-// and concurrent reads find nothing.
+// replaceWithZeros replaces the mapping with zeros, atomically for all threads. It releases the
+// file, and concurrent reads find nothing.
 func (m *memory) replaceWithZeros() {
 	const flags = syscall.MAP_PRIVATE | syscall.MAP_ANON | syscall.MAP_FIXED | syscall.MAP_NORESERVE
 	// On an error the file stays mapped until the view is collected, which is harmless.
 	_, _, _ = syscall.Syscall6(syscall.SYS_MMAP, uintptr(m.base), uintptr(m.bytes), syscall.PROT_READ, flags, ^uintptr(0), 0)
 }
 
-// unmap releases the addresses. No goroutine may read there.
+// unmap releases the addresses. No goroutine may read from them any more.
 func unmap(mapped []byte) { _ = syscall.Munmap(mapped) }
 
 // monotonicNanos returns the system's monotonic clock, which counts from the boot.

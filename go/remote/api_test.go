@@ -18,7 +18,7 @@ var sceneErrors = map[string]error{
 	"no_tokens": larder.ErrNoTokens, "not_opened": larder.ErrNotOpened,
 }
 
-// A server without tokens says that an item has changed, and lists of keys are not in the protocol.
+// A server without tokens reports that an item has changed, and the protocol has no lists of keys.
 func TestScenesOfAllInterfacesOnAServer(t *testing.T) {
 	for name, arguments := range map[string][]string{"socket": nil, "local readers": {"--local-readers", "same-uid"}} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestScenesOfAllInterfacesOnAServer(t *testing.T) {
 	}
 }
 
-// remoteScene is a remote cache as the scenes use it.
+// remoteScene adapts a remote cache to the interface of the scenes.
 type remoteScene struct {
 	cache *Cache
 	ctx   context.Context

@@ -9,13 +9,14 @@ import (
 	"larder.example/larder/internal/flight"
 )
 
-// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result,
-// as [larder.Cache.GetOrLoad] does: all goroutines of this process that request a key at the same
-// time share one load.
+// GetOrLoad returns the value of a key. If the key has no item, it calls loader and stores the
+// result, as [larder.Cache.GetOrLoad] does: all goroutines of this process that request a key at
+// the same time share one load.
 //
-// The result is stored only if the key has not changed since the load began. Among changes by other
-// clients this does not detect that one stores an absent key during the load and deletes it again
-// before the load ends, or deletes it while it is absent.
+// The result is stored only if the key has not changed since the load began. If the key is absent,
+// GetOrLoad does not detect two kinds of changes by other clients: a client that stores the key
+// during the load and deletes it before the load ends, and a client that deletes the key while it
+// is absent.
 func (r *Cache) GetOrLoad(ctx context.Context, key string, loader larder.Loader) ([]byte, error) {
 	if err := r.usable(key); err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (r *Cache) isFresh(item larder.Item) bool {
 	return item.TTL == 0 || item.TTL > whole(r.options.StaleFor)+whole(r.options.RefreshBefore)
 }
 
-// loading is a remote cache as its loads see it.
+// loading is the interface of a remote cache to its loads.
 type loading struct{ r *Cache }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
@@ -52,7 +53,7 @@ func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	return &attempt{l.r, key, item, err == nil}, nil, nil
 }
 
-// attempt is the item of a key when its load began, or its absence.
+// attempt is the state of a key when its load began: its item, or its absence.
 type attempt struct {
 	r       *Cache
 	key     string

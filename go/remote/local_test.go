@@ -11,7 +11,7 @@ import (
 func TestRemoteReadsHitsInTheMemoryOfTheServer(t *testing.T) {
 	remote := connectToServer(t, "--local-readers", "same-uid")
 	check.NoError(t, remote.Set(t.Context(), "k", []byte("v"), 0))
-	// The memory arrives with the second connection at the latest.
+	// The client receives the memory with its first or second connection.
 	check.Eventually(t, "a local read", func() bool {
 		_, item, err := remote.GetItem(t.Context(), "k")
 		return err == nil && item.Local

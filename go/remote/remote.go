@@ -1,9 +1,9 @@
-// Package remote is the cache of a server, with the methods of a cache in the process:
+// Package remote provides the cache of a server, with the methods of a cache in the process:
 //
 //	cache, err := remote.Connect(ctx, "/run/larderd/larderd.sock")
 //
-// Package larder does not have it: a program with a cache in the process links no network, TLS or
-// package larder/client.
+// It is separate from package larder, so that a program with a cache in the process links neither
+// network code, nor TLS, nor package larder/client.
 package remote
 
 import (
@@ -24,15 +24,15 @@ import (
 	"larder.example/larder/wire"
 )
 
-// Cache is the cache of a larderd, or of a memcached that knows the meta protocol. It reads hits
-// in the server's memory, without a system call, if the server is a larderd on the same machine
-// with --local-readers; all else goes through the socket. Times to live are rounded up to whole
-// seconds. A key with spaces or control characters has at most 186 bytes, because the protocol
-// encodes it. All methods are safe for concurrent use. Close it after use. The zero Cache is a
-// closed one.
+// Cache is the cache of a larderd, or of a memcached that supports the meta protocol. If the server
+// is a larderd on the same machine with --local-readers, the Cache reads hits directly from the
+// server's memory, without a system call; all other requests go through the socket. Times to live
+// are rounded up to whole seconds. A key with spaces or control characters has at most 186 bytes,
+// because the protocol encodes it. All methods are safe for concurrent use. Close it after use. The
+// zero Cache is a closed cache.
 //
-// The end of a context ends a call at once; the server may have applied its change nevertheless. A
-// goroutine that waits for a response occupies no OS thread.
+// When its context ends, a call returns immediately; the server may still have applied its change.
+// A goroutine that waits for a response occupies no OS thread.
 type Cache struct {
 	client  *client.Client
 	options Options
@@ -45,16 +45,17 @@ type Options struct {
 	// Timeout limits the wait for a response, in addition to the context of a call; 5 seconds by
 	// default.
 	Timeout time.Duration
-	// StaleFor, RefreshBefore and LoadTimeout apply to [Cache.GetOrLoad] as those of
-	// [larder.Options] do to [larder.Cache.GetOrLoad]. A StaleFor of more than a year counts as a
-	// year.
+	// StaleFor, RefreshBefore and LoadTimeout have the same meaning for [Cache.GetOrLoad] as the
+	// fields of [larder.Options] have for [larder.Cache.GetOrLoad]. A StaleFor of more than a year
+	// counts as a year.
 	StaleFor, RefreshBefore, LoadTimeout time.Duration
 }
 
 const (
 	timeoutDefault     = 5 * time.Second
 	loadTimeoutDefault = 30 * time.Second
-	// The maximum number of open connections to a server. Further goroutines wait for a free one.
+	// The maximum number of open connections to a server. Further goroutines wait for a free
+	// connection.
 	connectionsMax = 64
 	// The times of the protocol end in the year 2038.
 	staleMax = 365 * 24 * time.Hour
@@ -66,7 +67,7 @@ func Connect(ctx context.Context, address string) (*Cache, error) {
 	return ConnectWithOptions(ctx, address, Options{})
 }
 
-// ConnectWithOptions is [Connect] with options.
+// ConnectWithOptions is like [Connect], with options.
 func ConnectWithOptions(ctx context.Context, address string, options Options) (*Cache, error) {
 	if options.Timeout <= 0 {
 		options.Timeout = timeoutDefault
@@ -120,7 +121,8 @@ func (r *Cache) Close() error {
 // isClosed returns true after Close, and for the zero Cache.
 func (r *Cache) isClosed() bool { return r.closed.Load() || r.client == nil }
 
-// LocalReads returns the number of values that were read in the server's memory.
+// LocalReads returns the number of values that the Cache has read directly from the server's
+// memory.
 func (r *Cache) LocalReads() uint64 {
 	if r.client == nil {
 		return 0
@@ -134,7 +136,7 @@ func (r *Cache) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// GetItem is [Cache.Get] with the metadata of the item.
+// GetItem is like [Cache.Get] and also returns the metadata of the item.
 func (r *Cache) GetItem(ctx context.Context, key string) ([]byte, larder.Item, error) {
 	if r.isClosed() {
 		return nil, larder.Item{}, larder.ErrClosed
@@ -155,8 +157,9 @@ func (r *Cache) GetItem(ctx context.Context, key string) ([]byte, larder.Item, e
 	}, nil
 }
 
-// GetMany calls visit for each key that has an item, in the order of the keys; at is the position
-// of the key. It sends one request for those keys that it does not find in the server's memory.
+// GetMany calls visit for each key that has an item, in the order of the keys. The argument at is
+// the position of the key. GetMany sends one request for all keys that it does not find in the
+// server's memory.
 func (r *Cache) GetMany(ctx context.Context, keys []string, visit func(at int, value []byte)) error {
 	if r.isClosed() {
 		return larder.ErrClosed
@@ -181,8 +184,9 @@ func (r *Cache) Set(ctx context.Context, key string, value []byte, ttl time.Dura
 	return r.SetItem(ctx, key, value, larder.Item{TTL: ttl})
 }
 
-// SetItem is [Cache.Set] with metadata: it stores item.Flags, and the item lives for item.TTL. If
-// item.CAS is not 0, it replaces the item that has this token only, or returns [larder.ErrChanged].
+// SetItem is like [Cache.Set], but also stores metadata: it stores item.Flags, and the item lives
+// for item.TTL. If item.CAS is not 0, SetItem replaces only the item with that token, and otherwise
+// returns [larder.ErrChanged].
 func (r *Cache) SetItem(ctx context.Context, key string, value []byte, item larder.Item) error {
 	if item.CAS != 0 {
 		_, err := r.swap(ctx, key, value, item)
@@ -214,21 +218,21 @@ func (r *Cache) Replace(ctx context.Context, key string, value []byte, ttl time.
 	return r.store(ctx, r.client.ReplaceContext, key, value, larder.Item{TTL: ttl})
 }
 
-// Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
-// an item.
+// Append adds bytes to the end of a value and keeps its time to live. It reports whether the key
+// has an item.
 func (r *Cache) Append(ctx context.Context, key string, part []byte) (bool, error) {
 	return r.store(ctx, r.client.AppendContext, key, part, larder.Item{})
 }
 
-// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
-// is an item.
+// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether the key
+// has an item.
 func (r *Cache) Prepend(ctx context.Context, key string, part []byte) (bool, error) {
 	return r.store(ctx, r.client.PrependContext, key, part, larder.Item{})
 }
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
-// new token. If the item has another one, the error is [larder.ErrChanged], and if there is none,
-// [larder.ErrNotFound]. A negative ttl is [larder.ErrInvalid].
+// new token. If the item has another token, the error is [larder.ErrChanged]. If the key has no
+// item, it is [larder.ErrNotFound], and for a negative ttl [larder.ErrInvalid].
 func (r *Cache) CompareAndSwap(
 	ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64,
 ) (uint64, error) {
@@ -246,7 +250,7 @@ func (r *Cache) swap(ctx context.Context, key string, value []byte, item larder.
 	return r.swapLoaded(ctx, key, value, item)
 }
 
-// swapLoaded is swap for the result of a load.
+// swapLoaded is like swap, for the result of a load.
 func (r *Cache) swapLoaded(ctx context.Context, key string, value []byte, item larder.Item) (uint64, error) {
 	next, err := r.client.Swap(ctx, &client.Item{
 		Key: key, Value: value, Flags: item.Flags, Expiration: expiration(item.TTL), CasID: item.CAS,
@@ -254,7 +258,7 @@ func (r *Cache) swapLoaded(ctx context.Context, key string, value []byte, item l
 	return next, r.done(ctx, err)
 }
 
-// Delete removes an item, and reports whether there was one; an invalid key has none.
+// Delete removes an item, and reports whether it existed. For an invalid key it returns false.
 func (r *Cache) Delete(ctx context.Context, key string) (bool, error) {
 	if r.isClosed() {
 		return false, larder.ErrClosed
@@ -266,8 +270,8 @@ func (r *Cache) Delete(ctx context.Context, key string) (bool, error) {
 	return r.condition(ctx, r.client.DeleteContext(ctx, key))
 }
 
-// Touch sets the time to live of an item, counted from now, and reports whether there is one. A
-// negative ttl deletes it.
+// Touch sets the time to live of an item, counted from now, and reports whether the item exists. A
+// negative ttl deletes the item.
 func (r *Cache) Touch(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 	if ttl < 0 {
 		return r.Delete(ctx, key)
@@ -282,13 +286,13 @@ func (r *Cache) Touch(ctx context.Context, key string, ttl time.Duration) (bool,
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
-// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
+// The counter wraps at 2^64 and keeps its time to live. If the key has no item, the error is
 // [larder.ErrNotFound]; [Cache.Add] creates a counter.
 func (r *Cache) Incr(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return r.count(ctx, r.client.IncrementContext, key, delta)
 }
 
-// Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
+// Decr is like [Cache.Incr], but subtracts delta. The counter stops at 0.
 func (r *Cache) Decr(ctx context.Context, key string, delta uint64) (uint64, error) {
 	return r.count(ctx, r.client.DecrementContext, key, delta)
 }
@@ -313,13 +317,14 @@ func (r *Cache) Clear(ctx context.Context) error {
 	return r.done(ctx, r.client.FlushAllContext(ctx))
 }
 
-// isRemoteKey returns true if the protocol can carry a key. It encodes some, in 4 bytes for each 3.
+// isRemoteKey returns true if the protocol can transmit a key. The protocol encodes some keys, in 4
+// bytes for each 3.
 func isRemoteKey(key string) bool {
 	return len(key) > 0 && len(key) <= engine.KeyBytesMax &&
 		(len(key) <= engine.KeyBytesMax/4*3 || !wire.NeedsBase64(key))
 }
 
-// usable returns the error of a write that changes nothing.
+// usable returns the error that a write returns if it changes nothing.
 func (r *Cache) usable(key string) error {
 	switch {
 	case r.isClosed():
@@ -341,7 +346,7 @@ func (r *Cache) store(
 	return r.storeLoaded(ctx, op, key, value, item)
 }
 
-// storeLoaded is store for the result of a load.
+// storeLoaded is like store, for the result of a load.
 func (r *Cache) storeLoaded(
 	ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte, item larder.Item,
 ) (bool, error) {
@@ -350,7 +355,8 @@ func (r *Cache) storeLoaded(
 	}))
 }
 
-// condition converts the error of a conditional change: false if its condition does not hold.
+// condition converts the error of a conditional change. It returns false if the condition does not
+// hold.
 func (r *Cache) condition(ctx context.Context, err error) (bool, error) {
 	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
 		return false, r.done(ctx, nil)
@@ -358,7 +364,7 @@ func (r *Cache) condition(ctx context.Context, err error) (bool, error) {
 	return err == nil, r.done(ctx, err)
 }
 
-// done ends a call: it converts an error of package client to that of this package.
+// done ends a call. It converts an error of package client to an error of this package.
 func (r *Cache) done(ctx context.Context, err error) error {
 	if r.isClosed() {
 		// The call may have opened a connection after Close.
@@ -377,7 +383,7 @@ func (r *Cache) done(ctx context.Context, err error) error {
 	case errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", refusal(reply.Line), err)
 	case ctx.Err() != nil:
-		return fmt.Errorf("larder: no response of the server: %w", ctx.Err())
+		return fmt.Errorf("larder: no response from the server: %w", ctx.Err())
 	case errors.Is(err, client.ErrProtocol):
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
@@ -409,8 +415,8 @@ func expiration(ttl time.Duration) int32 {
 	return int32(min(time.Now().Add(ttl).Unix()+1, math.MaxInt32))
 }
 
-// whole rounds a duration up to whole seconds, far below the longest one, so that sums do not
-// overflow.
+// whole rounds a duration up to whole seconds. The result is far below the longest duration, so
+// that sums do not overflow.
 func whole(d time.Duration) time.Duration {
 	d = min(d, larder.Forever/4)
 	if rest := d % time.Second; rest > 0 {

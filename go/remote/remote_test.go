@@ -19,8 +19,8 @@ import (
 	"larder.example/larder/internal/testserver"
 )
 
-// serverModes are the arguments of a larderd whose clients send every get, and of one whose clients
-// read its memory.
+// serverModes are the arguments of a larderd whose clients send every get request, and of a larderd
+// whose clients read its memory.
 var serverModes = map[string][]string{"socket": nil, "local readers": {"--local-readers", "same-uid"}}
 
 // connect connects to a server.
@@ -37,7 +37,8 @@ func connectToServer(t *testing.T, arguments ...string) *Cache {
 	return connect(t, testserver.Start(t, "larderd", arguments...), Options{})
 }
 
-// wantRemote fails the test if a key has another value than want, which is empty if there is none.
+// wantRemote fails the test if the value of a key is not want. An empty want means that the key has
+// no value.
 func wantRemote(t *testing.T, remote *Cache, key, want string) {
 	t.Helper()
 	value, err := remote.Get(t.Context(), key)
@@ -100,7 +101,7 @@ func TestRemoteErrors(t *testing.T) {
 	_, err = remote.Get(ended, "word")
 	check.ErrorIs(t, "Get with an ended context", err, context.Canceled)
 	_, err = Connect(ctx, "/nowhere/at/all")
-	check.ErrorIs(t, "Connect to a socket that is not there", err, ErrUnreachable)
+	check.ErrorIs(t, "Connect to a socket that does not exist", err, ErrUnreachable)
 	if !strings.Contains(err.Error(), "/nowhere/at/all") {
 		t.Errorf("Connect: error %q, want the address", err)
 	}
@@ -124,7 +125,7 @@ func TestRemoteKeys(t *testing.T) {
 		check.Equal(t, "Delete", is(remote.Delete(ctx, key)), false)
 		found := 0
 		check.NoError(t, remote.GetMany(ctx, []string{"k", key, "k"}, func(int, []byte) { found++ }))
-		check.Equal(t, "values of GetMany beside a key that is too long", found, 2)
+		check.Equal(t, "values of GetMany next to a key that is too long", found, 2)
 		check.ErrorIs(t, "Set", remote.Set(ctx, key, nil, 0), larder.ErrKey)
 		_, err = remote.Add(ctx, key, nil, -1)
 		check.ErrorIs(t, "Add", err, larder.ErrKey)
@@ -214,7 +215,7 @@ func TestRemoteLoadDoesNotOverwriteChanges(t *testing.T) {
 				"clear":  {func() { check.NoError(t, by.Clear(ctx)) }, ""},
 			} {
 				if by == other && !isRefresh && change.want == "" {
-					// The protocol does not tell that an absent key was deleted.
+					// The protocol does not report that an absent key was deleted.
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, by another client %v, refresh %v", name, by == other, isRefresh), func(t *testing.T) {
@@ -256,7 +257,7 @@ func serveConns(t *testing.T, serve func(net.Conn)) (socket string) {
 	return socket
 }
 
-// respond plays a server that knows meta commands only, and calls onGet for each get.
+// respond plays a server that supports only meta commands, and calls onGet for each get.
 func respond(conn net.Conn, onGet func()) {
 	lines := bufio.NewReader(conn)
 	for {
@@ -302,13 +303,13 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 	for range connectionsMax {
 		<-requested
 	}
-	// No event reports that no further connection is opened.
+	// Nothing signals that the client opens no further connection, so wait.
 	time.Sleep(200 * time.Millisecond)
 	// The runtime may start a few threads for its own work.
 	if more := pprof.Lookup("threadcreate").Count() - threads; more > connectionsMax/4 {
 		t.Errorf("%d waiting goroutines started %d threads, want at most %d", waiters, more, connectionsMax/4)
 	}
-	// The requests for the memory of the server open connections beside those.
+	// The requests for the memory of the server open additional connections.
 	if open := connections.Load(); open > connectionsMax+2 {
 		t.Errorf("%d connections, want at most %d", open, connectionsMax+2)
 	}
@@ -331,7 +332,7 @@ func TestEndOfContextEndsWaitForServer(t *testing.T) {
 	<-requested
 	cancel()
 	check.ErrorIs(t, "Get during the end of its context", <-ended, context.Canceled)
-	// The timeout of a server that does not respond, without an end of the context.
+	// If the server does not respond, the timeout ends a call although its context does not end.
 	remote = connect(t, socket, Options{Timeout: 20 * time.Millisecond})
 	go func() { <-requested }()
 	_, err := remote.Get(t.Context(), "k")

@@ -15,7 +15,7 @@ import (
 	"larder.example/larder/wire"
 )
 
-// refusals are commands that this server does not carry out, and their responses.
+// refusals are commands that this server does not execute, and their responses.
 var refusals = map[string]string{
 	"shutdown": "SERVER_ERROR: shutdown not enabled\r\n", "shutdown graceful": "SERVER_ERROR: shutdown not enabled\r\n",
 	"shutdown g": "SERVER_ERROR: shutdown not enabled\r\n", "shutdown now": "CLIENT_ERROR invalid shutdown mode\r\n",
@@ -49,13 +49,13 @@ func TestCommandsThatAreNotCarriedOut(t *testing.T) {
 			ask(t, conn, request+" noreply\r\nmn\r\n", "MN\r\n")
 		}
 	}
-	// These have no form with noreply.
+	// These commands do not accept noreply.
 	ask(t, conn, "slabs automove 1 noreply\r\nslabs reassign 1 2 noreply\r\nlru_crawler enable noreply\r\nlru_crawler mgdump all noreply\r\n",
 		strings.Repeat("ERROR\r\n", 3))
 	ask(t, conn, "get k\r\n", "VALUE k 0 1\r\nv\r\nEND\r\n")
 }
 
-// lines asks for a list and returns its lines.
+// lines requests a list and returns its lines.
 func lines(t *testing.T, conn net.Conn, request string) string {
 	t.Helper()
 	check.NoError(t, send(conn, []byte(request+"\r\nmn\r\n"), 0))
@@ -175,8 +175,8 @@ func TestDumpsHaveAllItems(t *testing.T) {
 	check.Equal(t, "another class", lines(t, conn, "lru_crawler metadump 2,63"), "OK\r\nEND\r\n")
 	pass(250)
 	meta = lines(t, conn, "lru_crawler metadump 1,2,1")
-	// Of those with 100 and 200 seconds, half have flags, and 100 seconds with twice the exptime
-	// are over.
+	// Half of the items with 100 and with 200 seconds have flags. The items that live for twice their
+	// 100 seconds have expired.
 	check.Equal(t, "lines after a while", strings.Count(meta, "key="), 1+count/3+count/6)
 }
 
@@ -209,7 +209,7 @@ func TestPrefixesAreBounded(t *testing.T) {
 	lines(t, conn, strings.TrimSuffix(requests.String(), "\r\n"))
 	check.Equal(t, "prefixes", len(s.prefixes.counts), prefixesMax)
 	check.Equal(t, "lines", strings.Count(lines(t, conn, "stats detail dump"), "PREFIX p"), prefixesMax)
-	// A prefix that is known counts on.
+	// The server continues to count a prefix that it already counts.
 	ask(t, conn, "delete p7:y\r\n", "NOT_FOUND\r\n")
 	if got := lines(t, conn, "stats detail dump"); !strings.Contains(got, "PREFIX p7 get 0 hit 0 set 0 del 2\r\n") {
 		t.Errorf("stats detail dump: %.200s", got)
@@ -224,7 +224,7 @@ func TestPrefixesAreBounded(t *testing.T) {
 	check.Equal(t, "stats reset", lines(t, conn, "stats reset\r\nstats detail dump"), "RESET\r\nEND\r\n")
 }
 
-// Keys of lists count, too, on lines of any length.
+// The server also counts the keys of lists, on lines of any length.
 func TestPrefixesOfLists(t *testing.T) {
 	_, socket := start(t, withTokens())
 	conn := dial(t, socket)

@@ -8,7 +8,7 @@ import (
 	"larder.example/larder/wire"
 )
 
-// shape is what a request of the binary protocol has.
+// shape is the format of a request of the binary protocol.
 type shape struct {
 	verb     wire.TextVerb
 	extras   int
@@ -16,7 +16,7 @@ type shape struct {
 	hasValue bool
 }
 
-// shapes are those of the opcodes in their loud form.
+// shapes maps opcodes, in their loud form, to their formats.
 var shapes = map[wire.Opcode]shape{
 	wire.OpGet: {wire.TextGet, 0, true, false}, wire.OpGetK: {wire.TextGet, 0, true, false},
 	wire.OpSet: {wire.TextSet, 8, true, true}, wire.OpAdd: {wire.TextAdd, 8, true, true},
@@ -92,7 +92,7 @@ func (c *conn) stepBinary(b []byte) int {
 
 func canBeQuiet(loud wire.Opcode) bool { return loud <= wire.OpGATK }
 
-// fits returns true if the lengths of a request are those of its opcode.
+// fits returns true if the lengths of a request are valid for its opcode.
 func (s shape) fits(loud wire.Opcode, keyBytes, extras int, value int64) bool {
 	if loud == wire.OpFlush && extras == 4 {
 		extras = 0
@@ -103,7 +103,7 @@ func (s shape) fits(loud wire.Opcode, keyBytes, extras int, value int64) bool {
 	return extras == s.extras && (keyBytes > 0) == s.hasKey && (value == 0 || s.hasValue)
 }
 
-// refuseBinary responds to a request that does not have the form of its opcode, and ends the
+// refuseBinary responds to a request that does not have the format of its opcode, and ends the
 // connection.
 func (c *conn) refuseBinary(r *wire.BinaryRequest, status wire.BinaryStatus) int {
 	c.fail(r, status)
@@ -111,7 +111,7 @@ func (c *conn) refuseBinary(r *wire.BinaryRequest, status wire.BinaryStatus) int
 	return c.end - c.start
 }
 
-// skipBinary ignores the rest of a request behind its first bytes and then responds.
+// skipBinary ignores the rest of a request after its first bytes and then responds.
 func (c *conn) skipBinary(r *wire.BinaryRequest, front int, rest int64, status wire.BinaryStatus) int {
 	length := len(c.out)
 	c.fail(r, status)
@@ -256,7 +256,7 @@ func (c *conn) binaryCount(r *wire.BinaryRequest, verb wire.TextVerb, isQuiet bo
 	c.conclude(r, isQuiet, binaryStatuses[result], token, string(value[:]))
 }
 
-// binaryStats responds with one message for each statistic and an empty one.
+// binaryStats responds with one message for each statistic and an empty message at the end.
 func (c *conn) binaryStats(r *wire.BinaryRequest) {
 	group := string(r.Key)
 	if group == "reset" {

@@ -49,7 +49,8 @@ func outcomeOf(err error) outcome {
 
 const monthSeconds = 30 * 24 * 60 * 60
 
-// ttl returns the milliseconds to live of an exptime: 0 for never, and negative for none.
+// ttl converts an exptime to a time to live in milliseconds: 0 if the item never expires, and
+// negative if it expires immediately.
 func (c *conn) ttl(exptime int64) int64 {
 	switch {
 	case exptime == 0:
@@ -73,11 +74,11 @@ type storing struct {
 	flags   uint32
 	exptime int64
 	token   uint64
-	// creates stores the value of append and prepend if there is no item.
+	// creates makes append and prepend store the value if the item does not exist.
 	creates bool
-	// invalidates stores a value with an older token, too, and marks it stale.
+	// invalidates also stores a value with an older token, and marks it stale.
 	invalidates bool
-	// newToken is that of the stored item, if the client has chosen one.
+	// newToken is the token of the stored item, if the client has chosen one.
 	newToken chosenToken
 	// bytes becomes the length of the value.
 	bytes int
@@ -89,13 +90,13 @@ type chosenToken struct {
 	exists bool
 }
 
-// apply makes a change store the token.
+// apply adds the token to a change.
 func (t chosenToken) apply(change engine.Change) engine.Change {
 	change.Token, change.HasToken = t.token, t.exists
 	return change
 }
 
-// itemBytes is the size of an item as memcached counts it.
+// itemBytes returns the size of an item as memcached counts it.
 func itemBytes(keyBytes, valueBytes int, flags uint32) int {
 	size := 48 + 8 + keyBytes + 1 + valueBytes + 2
 	if flags != 0 {
@@ -105,14 +106,14 @@ func itemBytes(keyBytes, valueBytes int, flags uint32) int {
 }
 
 func (c *conn) isTooLarge(keyBytes, valueBytes int, flags uint32) bool {
-	// In 64 bits: a sum with the length that a client announces may exceed an int of 32.
+	// Compute in 64 bits: a sum with the length that a client announces may exceed an int of 32 bits.
 	beside := int64(itemBytes(keyBytes, 0, flags))
 	return beside+int64(valueBytes) > int64(c.server.options.ItemMax) ||
 		int64(keyBytes)+int64(valueBytes) > int64(c.engine.ItemMax())
 }
 
-// rejectLarge counts a store that is too large. A set removes the old item, so that no reader sees
-// the value from before it.
+// rejectLarge counts a store that is too large. A set removes the old item, so that no client reads
+// the old value after the set.
 func (c *conn) rejectLarge(key string, removes bool) {
 	c.counters.add1(storesTooLarge, 1)
 	if removes {
@@ -133,8 +134,8 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 	switch r.verb {
 	case wire.TextSet:
 		if ttl < 0 {
-			// The item is stored and has expired. Engine.Set would remove the old one instead, and give
-			// no token.
+			// Store the item although it has expired. Engine.Set would remove the old item instead, and
+			// return no token.
 			return c.decide(r, flags, ttl)
 		}
 		token, err = c.engine.Set(r.key, r.value, flags, ttl)
@@ -164,8 +165,9 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 	return result, token
 }
 
-// decide is store by a decision about the present item: Engine.Set and its like neither choose
-// tokens nor mark items. Append and prepend are an add here.
+// decide is like store, but makes its decision with the current item in Engine.Update. It is for
+// stores that choose a token or mark the item, which Engine.Set and the similar methods cannot do.
+// Append and prepend are an add here.
 func (c *conn) decide(r *storing, flags uint32, ttl int64) (result outcome, token uint64) {
 	deadline := c.engine.Deadline(ttl)
 	token, err := c.engine.Update(r.key, func(item engine.Item, _ []byte, isFound bool) engine.Change {
@@ -195,8 +197,8 @@ func (c *conn) decide(r *storing, flags uint32, ttl int64) (result outcome, toke
 	return result, token
 }
 
-// judge says whether a command stores, given the present item. The result is older if it stores a
-// stale value.
+// judge decides whether a command stores its value, given the current item. The result is older if
+// it stores a stale value.
 func (r *storing) judge(item engine.Item, isFound bool) outcome {
 	switch {
 	case r.verb == wire.TextSet, r.verb == wire.TextReplace && isFound:
@@ -246,8 +248,8 @@ func (c *conn) noteSwap(result outcome) {
 	c.counters.add1(casMisses, one(result == notFound))
 }
 
-// extend executes append and prepend. The result is notFound if there is no item, and notStored if
-// it would become too large.
+// extend executes append and prepend. The result is notFound if the item does not exist, and
+// notStored if it would become too large.
 func (c *conn) extend(r *storing) (result outcome, token uint64) {
 	var joined []byte
 	token, err := c.engine.Update(r.key, func(item engine.Item, value []byte, isFound bool) engine.Change {
@@ -272,7 +274,7 @@ func (c *conn) extend(r *storing) (result outcome, token uint64) {
 			Action: engine.Write, Value: joined, Flags: item.Flags, Deadline: item.Deadline,
 		}
 		if c.isSoft(item) {
-			// The item does not become fresh.
+			// Keep the marks: the item does not become fresh.
 			change.Marks = item.Marks()
 		}
 		return r.newToken.apply(change)
@@ -286,7 +288,8 @@ func (c *conn) extend(r *storing) (result outcome, token uint64) {
 	return result, token
 }
 
-// remove deletes an item; with a token that is not zero, only if that is the item's.
+// remove deletes an item. If token is not zero, it deletes the item only if the item has this
+// token.
 func (c *conn) remove(key string, token uint64) outcome {
 	c.server.change(key)
 	result := outcomeOf(c.engine.Delete(key, token))
@@ -295,19 +298,20 @@ func (c *conn) remove(key string, token uint64) outcome {
 	return result
 }
 
-// counting is incr or decr.
+// counting is an incr or decr command.
 type counting struct {
 	delta, token uint64
 	newToken     chosenToken
 	subtract     bool
-	// creates stores initial with exptime if there is no item.
+	// creates makes the command store initial with exptime if the item does not exist.
 	creates bool
 	initial uint64
 	exptime int64
-	// touches gives the item the exptime touch.
+	// touches makes the command set the exptime of the item to touch.
 	touches bool
 	touch   int64
-	// isCreated becomes true if there was no item, and deadline becomes the one that the item had.
+	// isCreated becomes true if the item did not exist. deadline becomes the deadline that the item
+	// had.
 	isCreated bool
 	deadline  int64
 }
@@ -336,7 +340,7 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 		old, ok := grammar.ParseCounter(value)
 		switch {
 		case len(value) > 0 && r.token != 0 && r.token != item.Token:
-			// memcached checks this before it looks at a value, unless that is empty.
+			// memcached checks the token before the value, unless the value is empty.
 			result = exists
 			return engine.Change{}
 		case !ok:
@@ -358,7 +362,8 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 			change = c.touched(item, r.touch)
 		}
 		if len(digits) > len(value) && !c.isSoft(item) {
-			// To memcached, a longer number is another item.
+			// memcached replaces the item if the number becomes longer, so the marks of the old item are
+			// lost.
 			change.Marks = 0
 		}
 		change.Value, r.deadline = digits, c.deadline(item)

@@ -13,53 +13,55 @@ import (
 )
 
 const (
-	// firstBytes is the size of a buffer until it was full once, and freeBytes the size that does
-	// not count against the memory limit.
+	// firstBytes is the size of a buffer until it is full for the first time, and freeBytes is the
+	// size that does not count against the memory limit.
 	firstBytes = 4 << 10
 	freeBytes  = 16 << 10
-	// outMax is the number of bytes of responses from which on they are sent. Only a value that is
-	// longer makes the buffer larger.
+	// The connection sends its responses once they have outMax bytes. Only a longer value makes the
+	// buffer larger.
 	outMax = 64 << 10
-	// writeMax is the number of bytes that a client has to take within Options.WriteTimeout.
+	// writeMax is the number of bytes that a client must read within Options.WriteTimeout.
 	writeMax = 64 << 10
 )
 
-// conn is a connection. Its goroutine reads requests into a buffer, executes those that are
-// complete, and sends the responses before it waits for more bytes.
+// conn is a connection. Its goroutine reads requests into a buffer, executes the complete requests,
+// and sends the responses before it waits for more bytes.
 type conn struct {
 	server *Server
 	engine *engine.Engine
 	socket net.Conn
-	// activity says what the connection waits for, and began is the time since the start of the
-	// request that has arrived in part.
+	// activity is the event that the connection waits for. began is the time when the partially
+	// received request began.
 	activity  atomicMoment
 	began     atomic.Int64
 	held      atomic.Int64
 	isAborted atomic.Bool
 	counters  counters
-	// number names the connection in "stats conns".
+	// number identifies the connection in "stats conns".
 	number uint64
 
-	// in[start:end] has arrived and is not executed.
+	// in[start:end] are the bytes that have arrived and are not executed yet.
 	in         []byte
 	start, end int
-	// need is the number of bytes to have before the next step, skip that of bytes to ignore, after
-	// which reply is the response. A client may announce more bytes than an int of 32 bits counts.
+	// need is the number of bytes that the next step needs. skip is the number of bytes to ignore;
+	// after them the connection sends reply. A client may announce more bytes than an int of 32 bits
+	// can count.
 	need  int
 	skip  int64
 	reply []byte
 	// isBusy is true after a read has filled the buffer.
 	isBusy bool
-	// outHeld is the part of held that is for out.
+	// outHeld is the part of held that belongs to out.
 	out     []byte
 	outHeld int
 	// step executes a request at the start of its argument and returns the bytes that it has
 	// executed, 0 if more are needed.
 	step func(c *conn, b []byte) int
-	// isClosing ends the connection after the responses, and isBroken without.
+	// isClosing ends the connection after it has sent the responses. isBroken ends it without sending
+	// them.
 	isClosing, isBroken bool
 	isLoggedIn          bool
-	// hasTaken is true once the client has sent more after a response.
+	// hasTaken is true once the client has sent another request after a response.
 	hasTaken bool
 	// isClear is true if no request has arrived in part.
 	isClear bool
@@ -125,7 +127,7 @@ func (c *conn) execute() {
 	}
 }
 
-// stepFirst chooses the protocol by the first byte of the connection.
+// stepFirst selects the protocol by the first byte of the connection.
 func (c *conn) stepFirst(b []byte) int {
 	switch {
 	case b[0] == 0x80:
@@ -165,8 +167,8 @@ func (c *conn) fill() bool {
 		if isClear && s.isDraining.Load() {
 			return false
 		}
-		// While others run, the next request arrives more often than not. That saves a read that finds
-		// nothing, and a wait for the poller.
+		// Let other goroutines run first: the next request usually arrives while they run. This saves a
+		// read that returns nothing, and a wait for the poller.
 		runtime.Gosched()
 		n, err := c.socket.Read(c.in[c.end:])
 		c.activity.Store(s.now.Load(), working)
@@ -200,8 +202,8 @@ func (c *conn) missing() phase {
 	return reading
 }
 
-// makeSpace makes the input buffer large enough for the next read. For a long value it grows with
-// the bytes that have arrived, so that a client has to send what it announces.
+// makeSpace makes the input buffer large enough for the next read. For a long value the buffer
+// grows only as bytes arrive, so that a client cannot occupy memory by announcing a length.
 func (c *conn) makeSpace() bool {
 	have := c.end - c.start
 	size := firstBytes
@@ -260,7 +262,8 @@ func (c *conn) flush() bool {
 	return !c.isBroken
 }
 
-// hasRoom returns true if the output buffer has space for more bytes, which it may grow for.
+// hasRoom returns true if the output buffer has space for more bytes. The buffer may grow to make
+// this space.
 func (c *conn) hasRoom(more int) bool {
 	length, size := len(c.out)+more, cap(c.out)
 	if length <= size {
@@ -291,7 +294,7 @@ func (c *conn) chargeOut(size int) bool {
 }
 
 // makeRoom sends the responses and waits for memory for more bytes. It returns false if the
-// connection is to end.
+// connection must end.
 func (c *conn) makeRoom(more int) bool {
 	if !c.flush() {
 		return false

@@ -12,8 +12,8 @@ import (
 	"larder.example/larder/wire"
 )
 
-// curated are conversations of the text and meta protocol that memcached 1.6.18 and 1.6.45 answer
-// alike.
+// curated are conversations of the text and meta protocol to which memcached 1.6.18 and 1.6.45
+// respond in the same way.
 var curated = []string{
 	"get a\r\nset a 5 0 1\r\nx\r\nget a b\r\nadd a 0 0 1\r\ny\r\nreplace a 6 0 1\r\nz\r\nget a a\r\n",
 	"delete a\r\ndelete a\r\nincr a 1\r\nset a 0 0 1\r\n9\r\nincr a 1\r\nget a\r\nset a 0 0 1 noreply\r\nx\r\nincr a 1\r\n",
@@ -47,7 +47,7 @@ func conversation(random *rand.Rand) string {
 			fmt.Fprintf(&text, "%s %s %s %s %d%s\r\n%s\r\n",
 				pick("set", "add", "replace", "append", "prepend"), key, flags, exptime, len(value), noreply, value)
 		case 4:
-			// A shorter number is padded or not, depending on who holds memcached's item.
+			// memcached pads a shorter number or not, depending on the references to the item.
 			fmt.Fprintf(&text, "incr %s %s%s\r\n", key, pick("1", "5", "0", "x"), noreply)
 		case 5:
 			fmt.Fprintf(&text, "delete %s%s\r\n", key, noreply)
@@ -83,10 +83,10 @@ func TestAnswersLikeMemcached(t *testing.T) {
 	}
 }
 
-// leftTTL is a time to live, which is a second less where a clock ticks between two commands.
+// leftTTL matches a time to live. It is a second less if a clock ticks between two commands.
 var leftTTL = regexp.MustCompile(` t\d+`)
 
-// compare sends requests to another server and to ours, to the latter also in pieces.
+// compare sends requests to another server and to ours. It sends them to ours also in pieces.
 func compare(t *testing.T, other, larder, requests string, piece int) {
 	t.Helper()
 	requests = "flush_all\r\n" + requests + "quit\r\n"
@@ -137,7 +137,7 @@ func binaryConversation(random *rand.Rand) (requests []byte) {
 			r.Key = nil
 		case wire.OpGet, wire.OpGetK, wire.OpDelete:
 		default:
-			// The others end the connection, have statistics, or are skipped in another way.
+			// The other opcodes end the connection, return statistics, or skip a value in another way.
 			continue
 		}
 		if r.Opcode == 0x1f || r.Opcode == wire.OpVerbosity {

@@ -1,5 +1,5 @@
 // Package server serves a cache of the process to memcached clients, on any [net.Listener]. The
-// program and the clients use one cache: what one of them stores, the others read.
+// program and the clients use the same cache, so each can read the items that the other stores.
 //
 //	cache, err := larder.Open(larder.Options{Memory: 256 << 20, CAS: true})
 //	...
@@ -7,93 +7,104 @@
 //	...
 //	err = server.New(cache, server.Options{}).Serve(listener)
 //
-// The server neither encrypts nor asks for a password by default: listen on a loopback address, a
+// By default the server neither encrypts nor requires a password: listen on a loopback address, a
 // unix socket or a private network, or use [crypto/tls.NewListener] and [Options].Auth.
 //
 // # Protocols
 //
 // The first byte of a connection selects the binary protocol, or the text protocol with its meta
-// commands. Responses are those of memcached 1.6.45, with the differences that docs/protocol.md of
-// the repository lists for larderd, and these:
+// commands. The server responds like memcached 1.6.45, with the differences that docs/protocol.md
+// of the repository lists for larderd, and with these additional differences and limits:
 //
 //   - The commands are get, gets, gat, gats, set, add, replace, append, prepend, cas, incr, decr,
 //     touch, delete, flush_all, version, verbosity, stats, quit, lru_crawler metadump and mgdump,
 //     mg, ms, md, ma, mn, me with all their flags, and all opcodes of the binary protocol.
-//   - Exptimes are exact to the millisecond, not to the second.
-//   - The flag l of mg, and la of me and metadump, are 0: the cache does not record the last
-//     access.
+//   - An exptime is exact to the millisecond, not to the second.
+//   - The flag l of mg, and la of me and metadump, are 0, because the cache does not record the
+//     last access.
 //   - In a cache without tokens (larder.Options.CAS), tokens are 0, and cas, and ms with C, store
 //     nothing.
-//   - The tokens that the server chooses do not depend on those that clients choose with E.
-//   - A value is limited by the cache, too: see larder.Options.ItemMax.
-//   - A flush_all with a delay removes all items at that time, unless the server ends before.
-//   - A stale mark and a recache token belong to the item in memory: larder.Cache.Save leaves stale
-//     items out. Reads of the program do not see them; its stores remove them.
+//   - The tokens that the server chooses do not depend on the tokens that clients choose with E.
+//   - The cache also limits the size of a value: see larder.Options.ItemMax.
+//   - A flush_all with a delay removes all items at that time, unless the server has ended before.
+//   - Only the item in memory has a stale mark and a recache token: larder.Cache.Save skips stale
+//     items. When the program reads an item, it cannot see them; when it stores an item, it removes
+//     them.
 //
 // # Statistics
 //
-// stats has the statistics of this server, not all of memcached's. The groups are settings, conns,
-// detail on, off and dump, cachedump, reset, sizes (which is disabled), items (which is empty, as
-// the cache has no size classes) and slabs (with the memory of the cache as total_malloced). The
-// numbers of connections in conns are in the order of their beginning; they are no descriptors.
-// Prefixes of detail end at a colon; the first 10000 are counted.
+// stats returns the statistics of this server; it does not have all of memcached's statistics. The
+// groups are settings, conns, detail on, off and dump, cachedump, reset, sizes (which is disabled),
+// items (which is empty, because the cache has no size classes) and slabs (with the memory of the
+// cache as total_malloced). conns numbers connections in the order in which they began; the numbers
+// are not file descriptors. In detail, a prefix ends at a colon; the server counts the first 10000
+// prefixes.
 //
-// # Commands that are not carried out
+// # Commands that are not executed
 //
-//   - cache_memlimit gets MEMLIMIT_ADJUST_FAILED: the memory of the cache is fixed.
-//   - shutdown gets "SERVER_ERROR: shutdown not enabled", as from a memcached without -A: the
-//     program calls [Server.Shutdown].
-//   - watch gets "CLIENT_ERROR watch commands not allowed", as with -W.
-//   - slabs reassign and automove get "CLIENT_ERROR slab reassignment disabled", as with -o
-//     no_slab_reassign, and lru_crawler enable, disable, crawl, sleep and tocrawl get "CLIENT_ERROR
-//     lru crawler disabled": the cache has neither size classes nor a crawler. See
-//     larder.Options.Sweep.
-//   - lru, extstore, refresh_certs, debugtime, debugitem, misbehave and the commands of larderd
-//     alone get ERROR, as from a memcached that was built without them. verbosity only changes what
-//     stats settings shows.
+//   - The response to cache_memlimit is MEMLIMIT_ADJUST_FAILED: the memory of the cache is fixed.
+//   - The response to shutdown is "SERVER_ERROR: shutdown not enabled", as from a memcached without
+//     -A: only the program can end the server, with [Server.Shutdown].
+//   - The response to watch is "CLIENT_ERROR watch commands not allowed", as from a memcached with
+//     -W.
+//   - The response to slabs reassign and automove is "CLIENT_ERROR slab reassignment disabled", as
+//     from a memcached with -o no_slab_reassign. The response to lru_crawler enable, disable,
+//     crawl, sleep and tocrawl is "CLIENT_ERROR lru crawler disabled". The cache has neither size
+//     classes nor a crawler. See larder.Options.Sweep.
+//   - The response to lru, extstore, refresh_certs, debugtime, debugitem, misbehave and the
+//     commands that only larderd has is ERROR, as from a memcached that was built without them.
+//     verbosity only changes the value that stats settings shows.
 //
 // # Login
 //
-// With [Options].Auth each connection has to log in, by its own protocol; memcached serves only the
-// text protocol with -Y, and only the binary one with -S.
+// With [Options].Auth each connection must log in with the protocol that it uses. (memcached serves
+// only the text protocol with -Y, and only the binary protocol with -S.)
 //
 // In the text protocol a client logs in by "set <any key> <flags> <exptime> <bytes>", whose value
-// is the user, spaces, and the password, and gets STORED, also with noreply. A wrong user or
-// password gets "CLIENT_ERROR authentication failure", a value of one word "CLIENT_ERROR bad
-// authentication token format", one of more than 16384 bytes "CLIENT_ERROR auth token too long",
-// and one that does not end in a line end "CLIENT_ERROR bad command line termination". Any other
-// line gets "CLIENT_ERROR unauthenticated", also version and the meta commands; one of less than 6
-// bytes, or of 2048 bytes without an end, ends the connection. A client may try again, and cannot
-// log out. A password may have spaces inside, which memcached's file of users cannot.
+// is the user, one or more spaces, and the password. The response is STORED, also with noreply. If
+// the login fails, the response is one of these:
 //
-// In the binary protocol a client logs in by SASL PLAIN, in one step; an identity has to be empty
-// or the user. It gets "Authenticated", or the status 20 (hexadecimal), after which it may try
-// again. A failed login ends an earlier one. Before the login, opcodes other than version and those
-// of SASL get the status 20 and end the connection.
+//   - "CLIENT_ERROR authentication failure" for a wrong user or password,
+//   - "CLIENT_ERROR bad authentication token format" for a value of one word,
+//   - "CLIENT_ERROR auth token too long" for a value of more than 16384 bytes,
+//   - "CLIENT_ERROR bad command line termination" for a value that does not end in a line end.
+//
+// The response to any other line is "CLIENT_ERROR unauthenticated", also to version and the meta
+// commands. A line of less than 6 bytes, or of 2048 bytes without an end, ends the connection. A
+// client may try again, and cannot log out. A password may contain spaces, which is not possible in
+// memcached's file of users.
+//
+// In the binary protocol a client logs in by SASL PLAIN, in one step; the authorization identity
+// must be empty or the user. The response is "Authenticated", or the status 20 (hexadecimal), after
+// which the client may try again. A failed login cancels an earlier login. Before the login, all
+// opcodes except version and the SASL opcodes fail with the status 20 and end the connection.
 //
 // # Limits
 //
-// [Options] bounds connections, times and memory. A client costs the memory of the bytes that it
-// has sent, not of those that it announces. The value of a hit is copied to the buffer of its
-// connection, so that a slow client does not keep the cache's memory in use.
+// [Options] limits connections, times and memory. The server allocates memory for the bytes that a
+// client has sent, not for the bytes that it announces. It copies the value of a hit to the buffer
+// of the connection, so that a slow client does not keep the cache's memory in use.
 //
 // # Soft expiry
 //
 // With [Options].SoftExpiry, an item that a client stores with flags 0 and an exptime stays
-// readable beyond its exptime, and get, gets and their binary forms return flags that say more: 0
-// for a fresh item, 3 to the first reader of a stale one, which is to store it anew, and 1 to the
-// other readers. A store or a touch makes the item fresh. [TQMemory] has this rule.
+// readable beyond its exptime. get, gets and their binary forms then return the state of the item
+// in the flags: 0 for a fresh item; 3 to the first client that reads a stale item, which should
+// store it again; and 1 to the other clients. A store or a touch makes the item fresh. [TQMemory]
+// has this rule.
 //
-// It is the rule of stale items in the meta protocol: mg shows X for such an item beyond its
-// exptime, W to the client that is to store it anew, by whichever protocol that has asked first,
-// and Z to the others. An item that md or ms marks stale with I is stale for get, too. t and R of
-// mg, and me, use the exptime that the client has given.
+// The same rule applies to stale items in the meta protocol: beyond the exptime of such an item, mg
+// shows X, and W to the client that should store it again, and Z to the other clients. The first
+// client that reads the item receives W (or the flags 3), whichever protocol it uses. An item that
+// md or ms marks stale with I is also stale for get. t and R of mg, and me, use the exptime that
+// the client has set.
 //
-// Items with other flags, those of incr and ma, and the empty ones of mg with N are not affected.
-// Flags from 0xe0000000 to 0xefffffff are the server's: a client that stores them gets
-// "CLIENT_ERROR flags from 0xe0000000 to 0xefffffff are reserved for soft expiry", in the binary
-// protocol the status 04, and the item stays as it was. The program reads items of soft expiry
-// without a mark; their flags are in this range, and it must not store others in it.
+// Items with other flags, items that incr and ma create, and the empty items that mg creates with N
+// are not affected. Flags from 0xe0000000 to 0xefffffff are reserved for the server: if a client
+// stores them, the response is "CLIENT_ERROR flags from 0xe0000000 to 0xefffffff are reserved for
+// soft expiry", or the status 04 in the binary protocol, and the item does not change. The program
+// reads items of soft expiry without a mark. Their flags are in this range, and the program must
+// not store other items with flags in it.
 //
 // [TQMemory]: https://github.com/mevdschee/tqmemory
 package server

@@ -58,7 +58,7 @@ func (c *conn) cacheDump(w *grammar.Words) {
 	c.out = append(c.out, end...)
 }
 
-// classOf returns the size class that memcached would keep an item in.
+// classOf returns the size class in which memcached would store an item.
 func (c *conn) classOf(key string, item engine.Item) int {
 	return classOf(itemBytes(len(key), item.Bytes, c.clientFlags(item)))
 }
@@ -76,11 +76,13 @@ func (c *conn) expiry(item engine.Item) int64 {
 	if item.Deadline == 0 {
 		return -1
 	}
-	// The clocks tick at different moments: a deadline of whole seconds may seem to be less.
+	// Round, because the two clocks tick at different moments: a deadline in whole seconds may appear
+	// to be slightly earlier.
 	return (c.deadline(item) - c.engine.Now() + c.engine.Wall() + 500) / 1000
 }
 
-// parseClasses returns the size classes that a dump shows as bits, or the response to a wrong list.
+// parseClasses returns the size classes that a dump shows, one bit for each class, or the response
+// to an invalid list.
 func parseClasses(list []byte) (classes uint64, reply string) {
 	if string(list) == "all" || string(list) == "hash" {
 		return 1<<64 - 1, ""
@@ -101,7 +103,7 @@ func parseClasses(list []byte) (classes uint64, reply string) {
 	return classes, ""
 }
 
-// textCrawler responds to lru_crawler, of which only the dumps exist.
+// textCrawler responds to lru_crawler. Only its dumps are supported.
 func (c *conn) textCrawler(w *grammar.Words) string {
 	word := string(w.First[0])
 	switch {
@@ -138,7 +140,7 @@ func (c *conn) textCrawler(w *grammar.Words) string {
 	return "EN\r\n"
 }
 
-// isAnyPrefix returns true if a word abbreviates one of these.
+// isAnyPrefix returns true if full contains a word that begins with word.
 func isAnyPrefix(word string, full ...string) bool {
 	for _, text := range full {
 		if strings.HasPrefix(text, word) {
@@ -148,7 +150,8 @@ func isAnyPrefix(word string, full ...string) bool {
 	return false
 }
 
-// metaDumpLine returns the line of an item in metadump. It ends in a newline alone.
+// metaDumpLine returns the line of an item in metadump. It ends in a newline, without a carriage
+// return.
 func (c *conn) metaDumpLine(key string, item engine.Item) string {
 	flags := c.clientFlags(item)
 	size := itemBytes(len(key), item.Bytes, flags)
@@ -181,7 +184,7 @@ func getDumpLine(key string) string {
 	return "mg " + base64.StdEncoding.EncodeToString([]byte(key)) + " b\r\n"
 }
 
-// isPrintable returns false for a key that breaks a line or a word.
+// isPrintable returns false for a key that would break a line or a word.
 func isPrintable(key string) bool {
 	return !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }

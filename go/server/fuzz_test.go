@@ -37,7 +37,7 @@ func (s *scripted) SetReadDeadline(time.Time) error { return nil }
 
 func FuzzSession(f *testing.F) {
 	for _, requests := range slices.Concat(curated, recaching, ofLarderd, ofMemcached) {
-		// The fuzzer shortens what it finds, which takes long for long inputs.
+		// The fuzzer minimizes the inputs that it finds, which is slow for long inputs.
 		if len(requests) < 2000 {
 			f.Add([]byte(requests), uint8(0), false)
 		}

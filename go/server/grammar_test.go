@@ -10,7 +10,7 @@ import (
 	"larder.example/larder/wire"
 )
 
-// lineFaults are the responses to lines that are no commands.
+// lineFaults are the responses to lines that are not commands.
 var lineFaults = []string{
 	grammar.BadFormat, grammar.BadChunk, grammar.BadExptime, grammar.BadDelta, grammar.BadUsage, grammar.BadFlag,
 	grammar.TwoFlags, grammar.LongOpaque, grammar.BadKeyCode,
@@ -25,8 +25,8 @@ func isLineFault(response string) bool {
 	return false
 }
 
-// checkGrammar parses the first request in b with package wire, and executes it here. Both have to
-// see the same request, or the same fault.
+// checkGrammar parses the first request in b with package wire, and executes it here. Both must
+// find the same request, or the same error.
 func checkGrammar(t *testing.T, cache *engine.Engine, b []byte) {
 	var request wire.Request
 	n, err := request.Parse(b)
@@ -73,7 +73,8 @@ func checkGrammar(t *testing.T, cache *engine.Engine, b []byte) {
 	}
 }
 
-// FuzzGrammar checks that packages wire and server have one grammar of the text and meta protocols.
+// FuzzGrammar checks that packages wire and server parse the text and meta protocols in the same
+// way.
 func FuzzGrammar(f *testing.F) {
 	cache, err := engine.New(engine.Config{MemoryBytes: 1 << 20, CAS: true})
 	if err != nil {

@@ -41,7 +41,7 @@ func connect(t *testing.T, socket string, n int) []net.Conn {
 	return conns
 }
 
-// checkHealthy checks that a client is served in a second.
+// checkHealthy checks that the server serves a client within a second.
 func checkHealthy(t *testing.T, conn net.Conn) {
 	t.Helper()
 	before := time.Now()
@@ -89,7 +89,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	ask(t, healthy, "set large 0 0 524288\r\n"+value+"\r\n", "STORED\r\n")
 	before := memory()
 	for _, conn := range connect(t, socket, crowd) {
-		// Each asks for 64 MiB. The server stops to read when it waits for the client.
+		// Each requests 64 MiB. The server stops reading when it waits for the client.
 		check.NoError(t, conn.SetWriteDeadline(time.Now().Add(10*time.Second)))
 		check.NoError(t, send(conn, []byte(strings.Repeat("get large\r\n", 128)), 0))
 	}
@@ -105,7 +105,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		t.Errorf("%d clients that do not read cost %d bytes, %d of the heap", crowd, used, stats.HeapAlloc)
 	}
-	// A client that reads gets its value although the others hold the memory.
+	// A client that reads receives its value although the others occupy the memory.
 	ask(t, healthy, "get large\r\n", "VALUE large 0 524288\r\n"+value+"\r\nEND\r\n")
 }
 
@@ -191,7 +191,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	refused, err := io.ReadAll(dial(t, socket))
 	check.NoError(t, err)
-	check.Equal(t, "the response to a connection too many", string(refused), "ERROR Too many open connections\r\n")
+	check.Equal(t, "the response to a connection above the limit", string(refused), "ERROR Too many open connections\r\n")
 	for _, conn := range kept {
 		checkHealthy(t, conn)
 	}
@@ -252,14 +252,15 @@ func TestNothingIsLeftAfterTheEnd(t *testing.T) {
 		check.NoError(t, cache.Close())
 	}
 	await(t, "no goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
-	// The clients' ends are open.
+	// The client sides of the connections are open.
 	if now := descriptors(); now > files+150+8 {
 		t.Errorf("%d open files, %d before", now, files)
 	}
 }
 
-// An append that creates has two reasons to store nothing: an item that would become too large, and
-// another client that has created the item meanwhile. Only the second one is worth another attempt.
+// An append that may create an item stores nothing in two cases: if the item would become too
+// large, and if another client has created the item in the meantime. Only in the second case should
+// the server try again.
 func TestAppendThatCreatesBeyondItemMax(t *testing.T) {
 	_, socket := start(t, withTokens())
 	conn := dial(t, socket)

@@ -13,25 +13,25 @@ const manyKeys = 64
 
 // keyList is the state of a list of keys.
 type keyList struct {
-	// keys are those of one call, and ends[i] is true for the last key of a line.
+	// keys are the keys of one call, and ends[i] is true for the last key of a line.
 	keys []string
 	ends []bool
-	// next is the first key that is not answered.
+	// next is the first key that has no response yet.
 	next int
-	// verb is that of a line longer than grammar.LineMax, whose keys are answered as they arrive,
-	// or 0.
+	// verb is the command of a line that is longer than grammar.LineMax, or 0. The connection
+	// responds to the keys of such a line as they arrive.
 	verb wire.TextVerb
-	// exptime is that of gat, once it has arrived.
+	// exptime is the exptime of gat, once it has arrived.
 	exptime    int64
 	hasExptime bool
 	hasKey     bool
-	// isRefused ignores the rest of the line, after which reply is the response.
+	// If isRefused is true, the connection ignores the rest of the line and then sends reply.
 	isRefused bool
 	reply     string
 }
 
-// getKeys executes get and gets, and the lines with the same command that have arrived behind it:
-// a run of them becomes one call of the cache.
+// getKeys executes get and gets, together with the lines after it that have the same command and
+// have already arrived. A sequence of such lines becomes one call of the cache.
 func (c *conn) getKeys(b, rest []byte, head int, verb wire.TextVerb) int {
 	l := &c.list
 	l.keys, l.ends = l.keys[:0], l.ends[:0]
@@ -63,7 +63,7 @@ func (c *conn) getKeys(b, rest []byte, head int, verb wire.TextVerb) int {
 	return executed
 }
 
-// take adds the keys of a line. It returns the response to a line with an invalid one.
+// take adds the keys of a line. If a key is invalid, it returns the response to the line.
 func (l *keyList) take(rest []byte) string {
 	count := len(l.keys)
 	for {
@@ -97,7 +97,7 @@ func nextGet(b []byte) (rest []byte, head int) {
 	return line[4:], head
 }
 
-// readList answers the keys of the list.
+// readList reads the keys of the list and appends the responses.
 func (c *conn) readList() {
 	l, hits := &c.list, 0
 	for l.next = 0; l.next < len(l.keys) && !c.isBroken; {
@@ -134,7 +134,7 @@ func (c *conn) readList() {
 	}
 }
 
-// endsUntil answers the keys before the one at to, except for their values.
+// endsUntil completes the responses of the keys before position to, except for their values.
 func (c *conn) endsUntil(to int) {
 	l := &c.list
 	for ; l.next < to; l.next++ {
@@ -193,7 +193,7 @@ func (c *conn) longLine(b []byte) int {
 	return len(b)
 }
 
-// stepList answers the keys of a long line that have arrived.
+// stepList responds to the keys of a long line that have arrived.
 func (c *conn) stepList(b []byte) int {
 	l, executed := &c.list, 0
 	for executed < len(b) && !c.isBroken {

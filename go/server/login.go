@@ -17,10 +17,11 @@ const (
 	badLoginValue   = "CLIENT_ERROR bad authentication token format\r\n"
 	longLogin       = "CLIENT_ERROR auth token too long\r\n"
 	badLoginEnd     = "CLIENT_ERROR bad command line termination\r\n"
-	// skippedMax is the longest value of a login that is ignored; behind a longer one the client
-	// has to go on with a line.
+	// skippedMax is the length of the longest login value that the server skips. After a longer value
+	// the server expects a line.
 	skippedMax = 1 << 20
-	// mechanismMax and credentialsMax are the longest name of a SASL mechanism and its value.
+	// mechanismMax is the length of the longest name of a SASL mechanism, and credentialsMax is the
+	// length of its longest value.
 	mechanismMax   = 32
 	credentialsMax = 4096
 )
@@ -58,7 +59,7 @@ func (c *conn) stepLogin(b []byte) int {
 	if b[all-2] != '\r' || b[all-1] != '\n' {
 		return c.say(all, badLoginEnd)
 	}
-	// To memcached, the password is the second word: it has spaces in no file of users.
+	// In memcached the password is the second word, so it cannot contain spaces.
 	user, password, _ := bytes.Cut(bytes.Trim(value, " "), []byte(" "))
 	password = bytes.TrimLeft(password, " ")
 	if len(user) == 0 || len(password) == 0 {
@@ -78,8 +79,8 @@ func (c *conn) logIn(user, password []byte) bool {
 	return c.isLoggedIn
 }
 
-// logInPlain logs in by the value of PLAIN: an identity, which has to be empty or the user, the
-// user and the password.
+// logInPlain logs in by the value of PLAIN: the authorization identity, which must be empty or the
+// user, the user and the password.
 func (c *conn) logInPlain(value []byte) bool {
 	parts := bytes.Split(value, []byte{0})
 	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {
@@ -92,7 +93,7 @@ func isLogin(loud wire.Opcode) bool {
 	return loud == wire.OpSASLListMechs || loud == wire.OpSASLAuth || loud == wire.OpSASLStep
 }
 
-// binaryLogin executes the opcodes of SASL, of which PLAIN is the only mechanism.
+// binaryLogin executes the SASL opcodes. PLAIN is the only mechanism.
 func (c *conn) binaryLogin(b []byte, r *wire.BinaryRequest, keyBytes, extras int, value int64) int {
 	const head = wire.BinaryHeaderBytes
 	isList := r.Opcode == wire.OpSASLListMechs

@@ -46,8 +46,8 @@ func TestLoginInBinary(t *testing.T) {
 	ask(t, conn, saslPlain("ann", "guess")+get, denied(wire.OpSASLAuth)+denied(wire.OpGet))
 }
 
-// logins are requests, each with one line of response, of clients that have to log in as ann with
-// the password "secretword".
+// logins are requests of clients that must log in as ann with the password "secretword". Each has a
+// response of one line.
 var logins = map[string][]string{
 	"any line":         {"get k", "version", "stats", "mg k v", "set k 0 0 14\r\nann secretword", "mg k", "version"},
 	"a wrong password": {"set k 0 0 5\r\nann x", "set k 0 0 11\r\nann secret ", "set k 0 0 15\r\nann secretwordy", "mg key"},
@@ -59,7 +59,7 @@ var logins = map[string][]string{
 	"bytes":            {"set \xff 0 0 5\r\n\xff \x01\xfe\x80", "set k 0 0 14\r\nann\tsecretword", "set k 0 0 15\r\nann secretword ", "set k 0 0 15\r\nann  secretword"},
 }
 
-// shortLogins are lines that memcached 1.6.18 answers, and later versions do not.
+// shortLogins are lines to which memcached 1.6.18 responds, and later versions do not.
 var shortLogins = map[string]string{
 	"a short line": "quit\r\n", "a long value": "set k 0 0 16385\r\n" + strings.Repeat("x", 16385) + "\r\nmn\r\n",
 	"a long line": strings.Repeat("x", 3000) + "\r\n",
@@ -78,7 +78,7 @@ func TestLogsInLikeMemcached(t *testing.T) {
 	check.NoError(t, os.WriteFile(users, []byte("ann:secretword\nbob:other\n"), 0o644))
 	check.NoError(t, os.Chmod(filepath.Dir(users), 0o755))
 	for _, program := range []string{"memcached", "larderd"} {
-		// Both servers start empty: the logins differ in what they store.
+		// Both servers must start empty, because they store different items during the logins.
 		_, larder := start(t, withLogin())
 		other := testserver.Start(t, program, "-Y", users)
 		for name, requests := range logins {
@@ -97,8 +97,8 @@ func TestLogsInLikeMemcached(t *testing.T) {
 	}
 }
 
-// inTurn sends each request after the response to the one before: memcached 1.6.18 sends only the
-// last one of those that arrive together before a login.
+// inTurn sends each request after the response to the previous request: if several requests arrive
+// together before a login, memcached 1.6.18 responds only to the last one.
 func inTurn(t *testing.T, socket string, requests []string, size int) (responses string) {
 	t.Helper()
 	conn := dial(t, socket)
@@ -135,7 +135,7 @@ func sasl(opcode wire.Opcode, mechanism, value string) string {
 	return string((&wire.BinaryRequest{Opcode: opcode, Key: []byte(mechanism), Value: []byte(value)}).AppendTo(nil))
 }
 
-// saslLogins are requests of the binary protocol. The other servers answer some of them
+// saslLogins are requests of the binary protocol. The other servers respond to some of them
 // differently.
 func saslLogins() (all, ofMemcached, ofLarderd map[string]string) {
 	const right, wrong = "\x00ann\x00secretword", "\x00ann\x00secret"

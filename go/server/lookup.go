@@ -7,7 +7,7 @@ import (
 	"larder.example/larder/wire"
 )
 
-// form is the way in which a value is shown.
+// form is the format of the response to a hit.
 type form uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	binaryForm
 )
 
-// mode is what a lookup does to the item.
+// mode is the change that a lookup makes to the item.
 type mode uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	touching
 )
 
-// lookup is a search for a key, and what it has found.
+// lookup is a search for a key, and its result.
 type lookup struct {
 	// visit is conn.visitHit, once per connection.
 	visit   func(value []byte, item engine.Item)
@@ -37,19 +37,19 @@ type lookup struct {
 	exptime int64
 	meta    *metaLine
 	binary  *wire.BinaryRequest
-	// isLocked finds the item under the cache's lock, so that of many readers one gets the recache
-	// token. It is set when an item turns out to need that.
+	// isLocked makes the lookup find the item under the lock of the cache, so that only one of many
+	// clients wins the recache token. It becomes true when the lookup finds an item that requires it.
 	isLocked bool
-	// isCreated becomes true if the item did not exist and meta has created it, and wins if the client
-	// gets the recache token.
+	// isCreated becomes true if the item did not exist and the meta command has created it. wins
+	// becomes true if the client wins the recache token.
 	isCreated, wins bool
-	// wanted is the number of bytes for which the output had no room, or 0. A value of more than
-	// copyMax bytes is not copied to find that out.
+	// wanted is the number of bytes for which the output buffer had no room, or 0. If the cache would
+	// have to copy a value of more than copyMax bytes, it does not copy it to determine this.
 	wanted, copyMax int
 	item            engine.Item
 }
 
-// find shows the item of a key and returns true if there is one.
+// find appends the item of a key to the output and returns true if the item exists.
 func (c *conn) find(key string) (found bool) {
 	l := &c.lookup
 	l.key, l.copyMax = key, outMax
@@ -68,7 +68,7 @@ func (c *conn) find(key string) (found bool) {
 		if !c.makeRoom(l.wanted) {
 			return found
 		}
-		// The cache may have to copy a long value, too.
+		// The cache may also have to copy a long value.
 		if copied = charged(l.wanted); copied > 0 && !c.server.hold(c, copied) {
 			c.isBroken = true
 			return found
@@ -124,7 +124,7 @@ func (c *conn) findLocked(key string) (found bool) {
 	return found
 }
 
-// afterLookup returns what a lookup does to the item that it has found.
+// afterLookup returns the change that a lookup makes to the item that it has found.
 func (c *conn) afterLookup(item engine.Item, value []byte) (change engine.Change) {
 	switch l := &c.lookup; l.mode {
 	case looking:
@@ -143,8 +143,8 @@ func (c *conn) afterLookup(item engine.Item, value []byte) (change engine.Change
 	return change
 }
 
-// visitHit appends an item to the output. The cache calls it with the value in place, so it neither
-// sends nor waits: without room it asks for some.
+// visitHit appends an item to the output. The cache calls it with the value in place, so it must
+// neither send nor wait. If the output has no room, it stores the number of bytes in wanted.
 func (c *conn) visitHit(value []byte, item engine.Item) {
 	l := &c.lookup
 	switch l.form {

@@ -40,18 +40,18 @@ func (m *metaLine) parse(rest []byte) (reply string) {
 	return reply
 }
 
-// newToken is the token that the client has chosen for the item.
+// newToken returns the token that the client has chosen for the item.
 func (m *metaLine) newToken() chosenToken {
 	return chosenToken{token: m.NewToken, exists: m.HasNewToken}
 }
 
-// show appends the flags that a response repeats, details of an item if there is one, and the end
-// of the line.
+// show appends the flags that a response repeats, details of the item if it exists, and the end of
+// the line.
 func (m *metaLine) show(out []byte, detail func(out []byte, letter byte) []byte) []byte {
 	return append(m.showFlags(out, detail), "\r\n"...)
 }
 
-// showFlags is show without the end of the line.
+// showFlags is like show, but does not append the end of the line.
 func (m *metaLine) showFlags(out []byte, detail func(out []byte, letter byte) []byte) []byte {
 	for rest := m.Flags; ; {
 		var word []byte

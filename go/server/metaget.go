@@ -22,7 +22,8 @@ func (c *conn) metaGet(m *metaLine) {
 	c.out = m.show(append(c.out, "EN"...), nil)
 }
 
-// vivified returns the empty item that mg creates with N, whose creator is to store the value.
+// vivified returns the empty item that mg creates with N. The client that creates it should store
+// the value.
 func (c *conn) vivified(m *metaLine) engine.Change {
 	deadline := c.engine.Deadline(c.ttl(m.ExptimeOfNew()))
 	return m.newToken().apply(engine.Change{Action: engine.Write, Deadline: deadline, Marks: engine.Claimed})
@@ -35,7 +36,7 @@ func (c *conn) showVivified(token uint64, err error) {
 		c.out = append(c.out, storeReplies[result]...)
 		return
 	}
-	// The item is claimed by this client, not by another one.
+	// This client has claimed the item, not another client.
 	item := engine.Item{Token: token, Deadline: c.vivified(m).Deadline}
 	for c.visitMeta(nil, item); c.lookup.wanted > 0 && c.makeRoom(c.lookup.wanted); {
 		c.lookup.wanted = 0
@@ -64,7 +65,7 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 		isStale, isClaimed = false, false
 	}
 	if l.wins = l.isCreated || isStale && !isClaimed; l.wins && l.mode == looking && !l.isLocked {
-		// Another client may be faster. The item is looked up anew.
+		// Another client may be faster, so look up the item again, under the lock.
 		l.isLocked = true
 		return
 	}
@@ -89,12 +90,12 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 	c.out = out
 }
 
-// showItem appends what the flags of mg ask for.
+// showItem appends the details that the flags of mg request.
 func (c *conn) showItem(out []byte, item engine.Item, isClaimed bool) []byte {
 	l, m := &c.lookup, c.lookup.meta
 	deadline := c.deadline(item)
 	if l.isCreated {
-		// The flags that follow give it one.
+		// A flag that follows sets the deadline.
 		deadline = 0
 	}
 	return m.showFlags(out, func(out []byte, letter byte) []byte {
@@ -178,7 +179,7 @@ func (c *conn) showDebug(m *metaLine, item engine.Item) {
 	c.out = append(strconv.AppendInt(append(out, " size="...), int64(size), 10), "\r\n"...)
 }
 
-// classOf returns the number of memcached's size class of an item.
+// classOf returns the number of the size class in which memcached would store an item.
 func classOf(bytes int) int {
 	const first, largest, factor = 96, 512 << 10, 1.25
 	class := 1

@@ -82,7 +82,7 @@ func (c *conn) metaDelete(m *metaLine) {
 	case m.RemovesValue || m.Invalidates:
 		result = c.keepItem(m)
 	case m.HasCompare && m.Compare == 0:
-		// No item has this token, which for remove means any.
+		// No item has the token 0, and remove would take it to mean any token.
 		if _, isFound := c.engine.Look(textOf(m.plain)); isFound {
 			result = exists
 		}
@@ -104,7 +104,7 @@ func (c *conn) metaDelete(m *metaLine) {
 	c.out = m.show(append(c.out, status...), nil)
 }
 
-// keepItem marks an item stale or empties it, instead of removing it.
+// keepItem marks an item as stale or empties it, instead of removing it.
 func (c *conn) keepItem(m *metaLine) (result outcome) {
 	c.server.change(textOf(m.plain))
 	_, err := c.engine.Update(textOf(m.plain), func(item engine.Item, value []byte, isFound bool) engine.Change {

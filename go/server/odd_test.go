@@ -10,7 +10,7 @@ import (
 	"larder.example/larder/internal/testserver"
 )
 
-// oddWords are what the words of odd lines are made of.
+// oddWords are the parts of which oddLine makes words.
 var oddWords = []string{
 	"a", "b", "YQ==", "YWI", "!!!!", "a\x00b", "\xff\xfe", "a\tb", strings.Repeat("k", 250), strings.Repeat("k", 251),
 	strings.Repeat("YWFh", 62), strings.Repeat("YWFh", 84), "0", "1", "5", "-1", "+1", "4294967295", "4294967296", "2147483648",
@@ -55,7 +55,8 @@ func oddLine(random *rand.Rand) string {
 	return line
 }
 
-// differs returns true for a line that larderd answers in another way, on purpose or by mistake.
+// differs returns true for a line to which larderd responds in another way, on purpose or by
+// mistake.
 func differs(line string) bool {
 	flags := " " + strings.TrimRight(line, "\r\n") + " "
 	has := func(words ...string) bool {
@@ -77,7 +78,7 @@ func differs(line string) bool {
 		// Tokens.
 		return !strings.HasPrefix(line, "cas ")
 	case has("I", "C1"), has("E7"):
-		// larderd chooses tokens larger than those of clients.
+		// larderd chooses tokens that are larger than the tokens of clients.
 		return true
 	}
 	return false

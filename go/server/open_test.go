@@ -88,7 +88,7 @@ func TestWritesOfClientsPrecedeLoads(t *testing.T) {
 	check.Equal(t, "the value after the load", string(value), "new")
 }
 
-// The garbage collector closes a cache that nothing refers to.
+// The garbage collector closes an unreachable cache.
 func TestServerKeepsTheCacheOpen(t *testing.T) {
 	address := serve(t, open(t), plain)
 	for range 3 {
@@ -112,7 +112,7 @@ func TestTLS(t *testing.T) {
 	cache := open(t)
 	defer cache.Close()
 	address := serve(t, cache, func(listener net.Listener) net.Listener { return tls.NewListener(listener, config) })
-	// A client without TLS does not hinder others.
+	// A client without TLS does not block other clients.
 	broken, err := net.Dial("tcp", address.String())
 	check.NoError(t, err)
 	defer broken.Close()

@@ -17,36 +17,37 @@ const (
 
 // Options configures a server. The zero value of each field is its default.
 type Options struct {
-	// MaxConns limits the number of open connections; the default is DefaultMaxConns. A connection
-	// above it gets "ERROR Too many open connections" and is closed.
+	// MaxConns limits the number of open connections; the default is DefaultMaxConns. The server
+	// closes a connection above the limit with "ERROR Too many open connections".
 	MaxConns int
-	// ReadTimeout limits the time from the first to the last byte of a request, and that of a TLS
+	// ReadTimeout limits the time from the first to the last byte of a request, and the time of a TLS
 	// handshake; the default is DefaultReadTimeout. A negative value means no limit.
 	ReadTimeout time.Duration
-	// IdleTimeout limits the time between two requests of a connection. By default it is not
-	// limited, because clients keep connections in pools.
+	// IdleTimeout limits the time between two requests of a connection. By default it is unlimited,
+	// because clients keep connections in pools.
 	IdleTimeout time.Duration
-	// WriteTimeout limits the time in which a client takes up to 64 KiB of responses, and the time
-	// for which the server waits for memory; the default is DefaultWriteTimeout. A negative value
-	// means no limit.
+	// WriteTimeout limits the time in which a client must read 64 KiB of responses, and the time for
+	// which the server waits for memory; the default is DefaultWriteTimeout. A negative value means
+	// no limit.
 	WriteTimeout time.Duration
-	// ItemMax is the size of the largest item as memcached's -I counts it: key, value, and 59 or 63
-	// bytes for the rest. The default is DefaultItemMax. The cache may have a lower limit.
+	// ItemMax is the size of the largest item, counted like memcached's -I: key, value, and 59 or 63
+	// bytes of overhead. The default is DefaultItemMax. The cache may have a lower limit.
 	ItemMax int
-	// MaxMemory bounds the buffers of all connections together, of which each has up to 16 KiB for
-	// requests and 16 KiB for responses beside it. The default is DefaultMaxMemory; the least is
-	// four times ItemMax. Connections whose clients have not gone on after a response share half of
-	// it. At the limit, connections wait for memory, and the server closes the largest of those that
-	// have neither sent nor taken a byte for a second.
+	// MaxMemory limits the memory of the buffers of all connections together. It does not include the
+	// first 16 KiB for requests and the first 16 KiB for responses of each connection. The default is
+	// DefaultMaxMemory; the minimum is four times ItemMax. Connections whose clients have sent
+	// nothing after a response share half of it. At the limit, connections wait for memory, and the
+	// server closes the largest connection among those whose clients have neither sent nor read a
+	// byte for a second.
 	MaxMemory int64
 	// Auth returns true if a client may log in. If it is set, clients log in by SASL PLAIN in the
-	// binary protocol, and otherwise by a first "set" of any key with the value "user password". See
-	// Login in the documentation of the package. It is called concurrently. Use crypto/subtle to
-	// compare passwords.
+	// binary protocol, and in the text protocol by a first "set" of any key with the value "user
+	// password". See Login in the documentation of the package. Auth is called concurrently. Use
+	// crypto/subtle to compare passwords.
 	Auth func(user, password string) bool
-	// SoftExpiry keeps items with flags 0 beyond their exptime, for this multiple of it: with 2, an
-	// item of 60 seconds is readable for 120. The default is off, and so is a value up to 1. See
-	// Soft expiry in the documentation of the package.
+	// SoftExpiry keeps items with flags 0 for this multiple of their exptime: with 2, an item of 60
+	// seconds is readable for 120. Values up to 1 disable it, which is the default. See Soft expiry
+	// in the documentation of the package.
 	SoftExpiry float64
 }
 
@@ -71,7 +72,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// tick returns the time between two looks at the connections' timeouts.
+// tick returns the interval at which the server checks the timeouts of the connections.
 func (o Options) tick() time.Duration {
 	tick := 250 * time.Millisecond
 	for _, timeout := range []time.Duration{o.ReadTimeout, o.IdleTimeout, o.WriteTimeout} {

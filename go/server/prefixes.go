@@ -16,7 +16,7 @@ const (
 	prefixBytesMax = 64 << 10
 )
 
-// prefixes counts commands by the prefix of their keys while it is on: "stats detail".
+// prefixes counts commands by the prefix of their keys while "stats detail" is on.
 type prefixes struct {
 	isOn   atomic.Bool
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ func (p *prefixes) note(key string, count prefixCounts) {
 			p.counts = map[string]*prefixCounts{}
 		}
 		counts = &prefixCounts{}
-		// The key is in the buffer of a connection.
+		// Clone the prefix, because the key is in the buffer of a connection.
 		p.counts[strings.Clone(prefix)] = counts
 	}
 	counts.gets += count.gets
@@ -96,7 +96,8 @@ func (c *conn) textDetail(word string) {
 	}
 }
 
-// binaryDetail returns the rows of a statistic of this name, and false if it is not about prefixes.
+// binaryDetail returns the rows of the group with this name, and false if the group is not about
+// prefixes.
 func (c *conn) binaryDetail(group string) (rows []row, isDetail bool) {
 	p := &c.server.prefixes
 	switch group {

@@ -11,7 +11,7 @@ import (
 )
 
 // recaching are conversations about recache tokens, stale items and the tokens that clients choose.
-// Those that need more than memcached 1.6.18 are ofLarderd.
+// Conversations that need more than memcached 1.6.18 are marked ofLarderd.
 var recaching = []string{
 	"mg n N30 v t\r\nmg n N30 v t\r\nget n\r\nms n 1 T100\r\nx\r\nmg n N30 v\r\nmg n R30\r\nmg n R200\r\nmg n R200\r\n",
 	"mg a N30 T60 t\r\nmg b T60 N30 t\r\nmg c t N30 s f h\r\nmg c q\r\nmg d N30 q k O1\r\nmg e R30 q\r\nmg e R30 k O2\r\nmg e N-1 t\r\nmg e\r\n",
@@ -29,14 +29,15 @@ var recaching = []string{
 	"set a +5 +0 1\r\nx\r\nset b +1 +100 1 noreply\r\ny\r\nget a b\r\n",
 }
 
-// ofMemcached shows a time to live between N and T, where larderd shows that of the last one.
+// ofMemcached is a conversation in which memcached returns a time to live between N and T, while
+// larderd returns the last one.
 var ofMemcached = []string{
 	"ma a t N30\r\nma a t T60\r\nma a t\r\nma a T30 t\r\nma b N30 T0 t\r\nmg b t\r\nma c T0 N30 t\r\nmg c t\r\nma d N30 t T0\r\nmg d t\r\nma e t T60 N0\r\nmg e t\r\n",
 	"mg a t N30 T0\r\nmg a t\r\nmg b t T0 N30\r\nmg b t\r\nmg c T30 t N0\r\nmg c t\r\nmg d T0 t N30\r\nmg d t\r\n",
 }
 
 // bigToken is more than any token that this server chooses in a test; after a client has chosen it,
-// larderd chooses larger ones. farToken is the largest one.
+// larderd chooses larger tokens. farToken is the largest token.
 const (
 	bigToken = "1000000000000000"
 	farToken = "18446744073709551615"
@@ -61,12 +62,13 @@ var ofLarderd = []string{
 	"mg a C9 v\r\nms a 1 E9\r\nx\r\nmg a C9 v\r\nmg a C8 v\r\nmg a C9 v N30 R30 k\r\nmd a I E10\r\nmg a C10 v s\r\nmg a C10 v s q\r\n",
 }
 
-// shutDoors is a conversation whose commands this server has in the form of a memcached that was
+// shutDoors is a conversation with commands to which this server responds like a memcached that was
 // started without the options for them.
 const shutDoors = "shutdown\r\nshutdown graceful\r\nshutdown g\r\nshutdown x\r\nlru_crawler\r\nslabs\r\nlru mode x\r\nslabs nothing\r\nstats nothing\r\n"
 
-// recacheConversation returns random commands of these flags; with isLarderd also of those that
-// memcached 1.6.18 does not have, and those that depend there on which requests hold an item.
+// recacheConversation returns random commands with these flags. With isLarderd it also uses flags
+// that memcached 1.6.18 does not have, and flags whose result in memcached depends on the requests
+// that hold an item.
 func recacheConversation(random *rand.Rand, isLarderd bool) string {
 	var text strings.Builder
 	pick := func(words ...string) string { return words[random.Intn(len(words))] }
@@ -138,7 +140,7 @@ func TestRecachesLikeLarderd(t *testing.T) {
 	}
 }
 
-// Of many clients that read an item at once, one gets the recache token.
+// If many clients read an item at the same time, one of them wins the recache token.
 func TestOneClientWins(t *testing.T) {
 	_, socket := start(t, withTokens())
 	setup := dial(t, socket)

@@ -15,7 +15,7 @@ import (
 	"larder.example/larder/internal/own"
 )
 
-// ErrServerClosed is the error of Serve after Shutdown or Close.
+// ErrServerClosed is the error that Serve returns after Shutdown or Close.
 var ErrServerClosed = errors.New("server is closed")
 
 // Server serves a cache to memcached clients. All methods are safe for concurrent use.
@@ -28,12 +28,12 @@ type Server struct {
 	change  func(key string)
 	options Options
 	started time.Time
-	// now is the time since the start in nanoseconds, as of the last tick.
+	// now is the time from the start to the last tick, in nanoseconds.
 	now atomic.Int64
 	// held is the number of bytes of buffers that count against Options.MaxMemory.
 	held atomic.Int64
-	// wanted is the number of bytes that connections wait for, and relieved the time of the last
-	// search for stalled ones.
+	// wanted is the number of bytes that connections wait for, and relieved is the time of the last
+	// search for stalled connections.
 	wanted, relieved atomic.Int64
 	isDraining       atomic.Bool
 	// drained is closed when isDraining becomes true.
@@ -46,21 +46,25 @@ type Server struct {
 
 	mu sync.Mutex
 	// The fields below are guarded by mu.
-	// listeners have their number in stats conns: the type of a listener may not be comparable.
+
+	// listeners maps the numbers shown in "stats conns" to listeners. It is not a set of listeners
+	// because the type of a listener may not be comparable.
 	listeners map[uint64]net.Listener
-	// numbers is the largest number of a listener or a connection.
+	// numbers is the largest number that a listener or a connection has.
 	numbers uint64
 	conns   map[*conn]struct{}
-	// counters are those of connections that have ended.
+	// counters are the sums of the counters of connections that have ended.
 	counters counters
 	baseline baseline
-	// ticking is closed to stop the goroutine that looks at timeouts; nil while it does not run.
+	// ticking is closed to stop the goroutine that checks timeouts. It is nil while the goroutine
+	// does not run.
 	ticking chan struct{}
 
 	serving sync.WaitGroup
 }
 
-// New returns a server of a cache. Closing one of them leaves the other open.
+// New returns a server of a cache. Closing the server does not close the cache, and closing the
+// cache does not close the server.
 func New(cache *larder.Cache, options Options) *Server {
 	s := newServer(own.EngineOf(cache), options)
 	s.cache, s.change = cache, own.ChangesOf(cache)
@@ -78,8 +82,8 @@ func newServer(e *engine.Engine, options Options) *Server {
 }
 
 // Serve accepts connections until the listener fails, or until Shutdown or Close, and closes the
-// listener. Each connection has a goroutine. Serve may be called with several listeners; those of
-// [tls.NewListener] serve TLS. It always returns an error: after Shutdown and Close it is
+// listener. Each connection has a goroutine. Serve may be called with several listeners; a listener
+// of [tls.NewListener] serves TLS. Serve always returns an error: after Shutdown and Close it is
 // [ErrServerClosed].
 func (s *Server) Serve(listener net.Listener) error {
 	defer listener.Close()
@@ -117,8 +121,8 @@ func (s *Server) removeListener(number uint64) {
 	delete(s.listeners, number)
 }
 
-// admit registers a connection. If there are too many, it responds as memcached does, closes the
-// connection and returns nil.
+// admit registers a connection. If there are too many connections, it responds as memcached does,
+// closes the connection and returns nil.
 func (s *Server) admit(socket net.Conn) *conn {
 	s.mu.Lock()
 	isFull := len(s.conns) >= s.options.MaxConns
@@ -170,9 +174,9 @@ func (s *Server) release(c *conn) {
 	s.serving.Done()
 }
 
-// Shutdown closes the listeners and the idle connections, lets the others complete the requests of
-// which a part has arrived, and waits for them. When ctx ends, it closes them and returns the error
-// of ctx. The cache stays open.
+// Shutdown closes the listeners and the idle connections. It waits until the other connections have
+// completed the requests that have arrived, also in part. When ctx ends, it closes them and returns
+// the error of ctx. The cache stays open.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(false)
 	done := make(chan struct{})
@@ -198,13 +202,15 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// await waits for the connections. A request that ran meanwhile may have begun a delayed clear.
+// await waits for the connections to end. A request that ran during the wait may have begun a
+// delayed clear.
 func (s *Server) await() {
 	s.serving.Wait()
 	s.clearing.cancel()
 }
 
-// drain ends the server: connections end after the present request, or at once.
+// drain ends the server. Connections end after the current request, or immediately if atOnce is
+// true.
 func (s *Server) drain(atOnce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +225,8 @@ func (s *Server) drain(atOnce bool) {
 		case atOnce:
 			c.abort()
 		case c.activity.Load().phase() == idle:
-			// The read that blocks returns. If the connection has become busy meanwhile, it goes on.
+			// The deadline ends a blocked read. If the connection has received a request in the meantime,
+			// it continues.
 			_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		}
 	}

@@ -125,7 +125,7 @@ func TestSoftExpiry(t *testing.T) {
 	show("own", "")
 	show("ever", "0")
 	ask(t, conn, "mg k f v\r\n", "VA 1 f0 Z X\r\nx\r\n")
-	// A store makes it fresh, and so does a touch.
+	// A store or a touch makes it fresh.
 	ask(t, conn, "set k 0 60 1\r\nx\r\n", "STORED\r\n")
 	show("k", "0")
 	pass(61)
@@ -135,7 +135,7 @@ func TestSoftExpiry(t *testing.T) {
 	show("k", "3")
 	pass(60)
 	show("k", "")
-	// Of many readers one refreshes.
+	// One of many readers refreshes the item.
 	ask(t, conn, "set k 0 60 1\r\nx\r\n", "STORED\r\n")
 	pass(61)
 	get := string((&wire.BinaryRequest{Opcode: wire.OpGet, Key: []byte("k")}).AppendTo(nil))
@@ -229,19 +229,19 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// The rule of flags 0, 1 and 3 and the recache token of the meta protocol are one: of all readers
-// of a stale item, in whatever protocol, one is to replace it.
+// The rule of flags 0, 1 and 3 and the recache token of the meta protocol follow the same rule:
+// only one of all clients that read a stale item, in any protocol, should replace it.
 func TestSoftExpiryGivesOneRecacheToken(t *testing.T) {
 	socket, pass := softServer(t)
 	conn := dial(t, socket)
 	ask(t, conn, "set k 0 60 1\r\nx\r\nset l 0 60 1\r\nx\r\nset m 0 60 1\r\nx\r\n", strings.Repeat("STORED\r\n", 3))
-	// Clients see the exptime that they have given.
+	// The server returns the exptime that the client has set.
 	ask(t, conn, "mg k t f\r\nmg k R60 t\r\nme k\r\n", "HD t60 f0\r\nHD t60\r\nME k exp=60 la=0 cas=")
 	drain(t, conn)
 	pass(61)
 	ask(t, conn, "mg k t f v\r\nget k\r\nmg k\r\n", "VA 1 t0 f0 X W\r\nx\r\nVALUE k 1 1\r\nx\r\nEND\r\nHD Z X\r\n")
 	ask(t, conn, "get l\r\nmg l\r\nget l\r\n", "VALUE l 3 1\r\nx\r\nEND\r\nHD Z X\r\nVALUE l 1 1\r\nx\r\nEND\r\n")
-	// An append neither makes an item fresh nor gives the token again.
+	// An append neither makes an item fresh nor grants the token again.
 	ask(t, conn, "append l 0 0 1\r\ny\r\nmg l v\r\n", "STORED\r\nVA 2 Z X\r\nxy\r\n")
 	// A touch and a store make it fresh.
 	ask(t, conn, "mg k T60 t\r\nget k\r\nmg k t\r\n", "HD t60\r\nVALUE k 0 1\r\nx\r\nEND\r\nHD t60\r\n")
@@ -249,11 +249,11 @@ func TestSoftExpiryGivesOneRecacheToken(t *testing.T) {
 	ask(t, conn, "ms m 1 T60\r\ny\r\nget m\r\n", "HD\r\nVALUE m 0 1\r\ny\r\nEND\r\n")
 	pass(61)
 	ask(t, conn, "mg k u\r\nmg l R10\r\nget k l\r\n", "HD X W\r\nHD X W\r\nVALUE k 1 1\r\nx\r\nVALUE l 1 2\r\nxy\r\nEND\r\n")
-	// An item that a client marks stale is stale for get, too. It expires as late as before.
+	// An item that a client marks as stale is also stale for get. Its time of expiry does not change.
 	ask(t, conn, "set k 0 60 1\r\nx\r\nmd k I\r\nget k\r\nget k\r\nmg k t\r\n",
 		"STORED\r\nHD\r\nVALUE k 3 1\r\nx\r\nEND\r\nVALUE k 1 1\r\nx\r\nEND\r\nHD t60 Z X\r\n")
 	ask(t, conn, "ms k 1 I C1\r\ny\r\nget k\r\nmg k t v\r\n", "HD\r\nVALUE k 1 1\r\ny\r\nEND\r\nVA 1 t60 Z X\r\ny\r\n")
-	// An empty item that mg creates ends with its exptime, so that another client may create it.
+	// An empty item that mg creates expires at its exptime, so that another client can create it.
 	ask(t, conn, "mg n N10\r\nget n\r\n", "HD W\r\nVALUE n 0 0\r\n\r\nEND\r\n")
 	pass(11)
 	ask(t, conn, "mg n N10\r\n", "HD W\r\n")
@@ -289,7 +289,7 @@ func TestReservedFlagsAreRefused(t *testing.T) {
 	_, err := r.Parse([]byte(converse(t, socket, string(get), 0)))
 	check.NoError(t, err)
 	check.Equal(t, "the status of reserved flags", r.Status, wire.StatusInvalid)
-	// Without soft expiry, all flags are the client's.
+	// Without soft expiry, clients may use all flags.
 	_, socket = start(t, withTokens())
 	ask(t, dial(t, socket), "set k 3758096444 60 1\r\ny\r\nget k\r\n", "STORED\r\nVALUE k 3758096444 1\r\ny\r\nEND\r\n")
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // An item is stale once a client has marked it (engine.Stale), or once it has passed the exptime
-// beyond which SoftExpiry keeps it. The first client that reads a stale item is to replace it: its
-// response says so, and the item is marked (engine.Claimed).
+// beyond which SoftExpiry keeps it. The first client that reads a stale item should replace it: the
+// response tells the client so, and the server marks the item (engine.Claimed).
 
 // An item that SoftExpiry keeps has flags of this form in the cache: softMark, and the seconds from
 // its soft to its hard expiry. Clients never see them.
@@ -54,8 +54,8 @@ func (c *conn) soft(ttl int64) (flags uint32, hard int64) {
 	return softMark | uint32(extra), ttl + extra*1000
 }
 
-// touched returns what a touch makes of an item, as a write. An item that SoftExpiry keeps becomes
-// fresh.
+// touched returns the change that a touch makes to an item, as a write. An item that SoftExpiry
+// keeps becomes fresh.
 func (c *conn) touched(item engine.Item, exptime int64) engine.Change {
 	change := engine.Change{Action: engine.Write, Flags: item.Flags, Marks: item.Marks()}
 	ttl := c.ttl(exptime)
@@ -77,14 +77,14 @@ func (c *conn) deadline(item engine.Item) int64 {
 	return item.Deadline
 }
 
-// isStale returns true if a client is to replace the item.
+// isStale returns true if a client should replace the item.
 func (c *conn) isStale(item engine.Item) bool {
 	return item.Marks()&engine.Stale != 0 || c.isSoft(item) && c.engine.Now() >= c.deadline(item)
 }
 
 func isClaimed(item engine.Item) bool { return item.Marks()&engine.Claimed != 0 }
 
-// soften returns an item with the flags that a client sees.
+// soften returns an item with the flags that the server sends to a client.
 func (c *conn) soften(key string, item engine.Item) engine.Item {
 	if !c.isSoft(item) {
 		return item

@@ -15,8 +15,8 @@ import (
 	"larder.example/larder/internal/grammar"
 )
 
-// Version is the version that the server returns: that of the memcached whose responses it has.
-// Clients derive from it which commands they may use.
+// Version is the version that the server returns. It is the version of the memcached whose
+// responses the server reproduces. Clients derive from it which commands they may use.
 const Version = "1.6.45"
 
 // counter is one of the counters of a connection.
@@ -48,7 +48,7 @@ const (
 	counterCount
 )
 
-// counters are those of a connection: only its goroutine adds to them.
+// counters are the counters of a connection. Only its goroutine adds to them.
 type counters [counterCount]atomic.Uint64
 
 func (c *counters) add1(which counter, n int) {
@@ -63,7 +63,7 @@ func (c *counters) add(other *counters) {
 	}
 }
 
-// baseline is what was counted at the last "stats reset".
+// baseline holds the counts at the last "stats reset".
 type baseline struct {
 	counters           [counterCount]uint64
 	engine             engine.Stats
@@ -91,7 +91,7 @@ func (s *Server) resetStats() {
 	s.baseline = baseline{s.totals(), s.engine.Stats(), s.accepted.Load(), s.rejected.Load()}
 }
 
-// stats returns the statistics of a group, and false if there is no such group.
+// stats returns the statistics of a group, and false if the group does not exist.
 func (s *Server) stats(group string) (rows []row, isKnown bool) {
 	switch group {
 	case "":
@@ -196,7 +196,7 @@ func (s *Server) settings() []row {
 	}
 }
 
-// phaseNames are memcached's names of what a connection waits for.
+// phaseNames are memcached's names of the phases of a connection.
 var phaseNames = [...]string{
 	working: "conn_parse_cmd", idle: "conn_read", reading: "conn_read", filling: "conn_nread",
 	skipping: "conn_swallow", writing: "conn_mwrite", waiting: "conn_waiting",

@@ -16,7 +16,7 @@ func (c *conn) stepText(b []byte) int {
 	case head == 0:
 		return c.longLine(b)
 	}
-	// The most frequent command first.
+	// Check for the most frequent command first.
 	if len(line) > 4 && string(line[:4]) == "get " {
 		return c.getKeys(b, line[4:], head, wire.TextGet)
 	}
@@ -99,13 +99,13 @@ func (c *conn) refuseUnknown(word, rest []byte, head int) int {
 	return c.answer(head, &w, grammar.Unknown)
 }
 
-// say responds to a line of head bytes.
+// say sends the response to a line of head bytes.
 func (c *conn) say(head int, reply string) int {
 	c.out = append(c.out, reply...)
 	return head
 }
 
-// answer is say for a line that may end in noreply.
+// answer is like say, for a line that may end in noreply.
 func (c *conn) answer(head int, w *grammar.Words, reply string) int {
 	if w.IsQuiet() {
 		return head
@@ -182,8 +182,8 @@ func (c *conn) textVerbosity(w *grammar.Words) string {
 	return "OK\r\n"
 }
 
-// textMemoryLimit refuses another memory limit, as a memcached does that has taken all memory at
-// its start.
+// textMemoryLimit refuses to change the memory limit, like a memcached that has allocated all
+// memory at startup.
 func textMemoryLimit(w *grammar.Words) string {
 	limit, ok := grammar.ParseUint(w.First[0])
 	switch {
@@ -197,8 +197,8 @@ func textMemoryLimit(w *grammar.Words) string {
 	return "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"
 }
 
-// textSlabs refuses to move memory between size classes, which the cache does not have. Of its
-// forms only automove may end in noreply.
+// textSlabs refuses to move memory between size classes, because the cache does not have them. Only
+// slabs automove may end in noreply.
 func textSlabs(w *grammar.Words) string {
 	word := string(w.First[0])
 	switch {
@@ -212,7 +212,7 @@ func textSlabs(w *grammar.Words) string {
 	return grammar.Unknown
 }
 
-// textShutdown refuses to end the server, which is the program's part.
+// textShutdown refuses to end the server. Only the program can end it.
 func textShutdown(w *grammar.Words) string {
 	if word := string(w.First[0]); w.Count > 0 && word != "noreply" && !isAnyPrefix(word, "graceful") {
 		return "CLIENT_ERROR invalid shutdown mode\r\n"

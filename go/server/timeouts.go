@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// phase is what a connection waits for.
+// phase is the event that a connection waits for.
 type phase int64
 
 const (
 	working phase = iota
 	// idle means that the next request has not begun.
 	idle
-	// reading is for a line or a header, filling for a value, and skipping for one that is ignored.
+	// reading means the rest of a line or a header, filling means a value, and skipping means a value
+	// that the server ignores.
 	reading
 	filling
 	skipping
 	writing
-	// waiting is for memory.
+	// waiting means memory.
 	waiting
 	phaseBits = 3
 )
@@ -38,8 +39,8 @@ func (a *atomicMoment) Store(now int64, p phase) {
 	a.value.Store(now&^(1<<phaseBits-1) | int64(p))
 }
 
-// stallTime is the time without a byte sent or taken after which a connection may be closed if the
-// memory is full.
+// stallTime is the time after which the server may close a connection, when the memory is full,
+// because its client has neither sent nor read a byte.
 const stallTime = time.Second
 
 // tickUntil keeps the time and closes connections that exceed a timeout, until the channel closes.
@@ -80,8 +81,9 @@ func (c *conn) isLate(now int64) bool {
 }
 
 // tryHold counts bytes of a connection's buffers against the memory limit, and returns false if
-// they exceed it. Connections whose clients have not gone on after a response share half of the
-// memory: clients that ask and never read leave the other half to those that do.
+// they exceed it. Connections whose clients have sent nothing after a response share half of the
+// memory. Clients that send requests and never read the responses thus leave the other half to
+// other clients.
 func (s *Server) tryHold(c *conn, bytes int) bool {
 	limit := s.options.MaxMemory
 	if !c.hasTaken {
@@ -95,7 +97,7 @@ func (s *Server) tryHold(c *conn, bytes int) bool {
 	return true
 }
 
-// hold is tryHold that waits for memory. It returns false if the connection is to end.
+// hold is like tryHold, but waits for memory. It returns false if the connection must end.
 func (s *Server) hold(c *conn, bytes int) bool {
 	if s.tryHold(c, bytes) {
 		return true
@@ -117,8 +119,8 @@ func (s *Server) hold(c *conn, bytes int) bool {
 	return false
 }
 
-// relieve closes connections that have stalled, the largest first, until the others get the memory
-// that they wait for.
+// relieve closes connections that have stalled, the largest first, until enough memory is free for
+// the connections that wait for it.
 func (s *Server) relieve() {
 	now, last := int64(time.Since(s.started)), s.relieved.Load()
 	if now-last < int64(10*time.Millisecond) || !s.relieved.CompareAndSwap(last, now) {

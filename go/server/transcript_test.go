@@ -23,7 +23,7 @@ import (
 
 const transcripts = "../../conformance/wire"
 
-// unfit are the transcripts of what this server does not have.
+// unfit are the transcripts that need features which this server does not have.
 var unfit = map[string]string{
 	"admin_unknown": "extstore is known to no server without a flash tier", "binary_stat": "tcp_backlog, stats detail",
 	"answers_as_1_6_18": "larderd's option", "answers_as_1_6_18_without_cas": "larderd's option",
@@ -41,7 +41,8 @@ var unfit = map[string]string{
 	"item_size": "covered by TestItemMax",
 }
 
-// endsBefore names the line of a transcript from which on it needs what the server does not have.
+// endsBefore names the first line of a transcript that needs a feature which the server does not
+// have.
 var endsBefore = map[string]string{
 	"auth_file": "# A client that does not use",
 }
@@ -72,7 +73,7 @@ func TestTranscripts(t *testing.T) {
 		}
 		for _, pieces := range []string{"whole", "bytes", "random"} {
 			if pieces != "random" && strings.Contains(script, "00 ms") {
-				// It waits for seconds.
+				// This transcript waits for seconds.
 				continue
 			}
 			t.Run(name+"/"+pieces, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestTranscripts(t *testing.T) {
 	check.Equal(t, "the number of transcripts left out", left, len(unfit))
 }
 
-// player is a conversation by a transcript.
+// player plays a transcript.
 type player struct {
 	t      *testing.T
 	socket string
@@ -106,7 +107,7 @@ type played struct {
 
 var entry = regexp.MustCompile(`^([CSQA])(\d?)(?:\[([\w ]+)\])?: ?(.*)$`)
 
-// ofOthers has the marks of lines and transcripts that are not of Larder.
+// ofOthers are the marks of lines and transcripts that do not apply to Larder.
 var ofOthers = map[string]bool{"18": true, "only 45": true, "memcached": true}
 
 func play(t *testing.T, script, pieces string) {
@@ -229,7 +230,7 @@ func (p *player) must(err error, got []byte) {
 	}
 }
 
-// flush sends what the clients have to say.
+// flush sends the buffered requests of the clients.
 func (p *player) flush() {
 	for _, c := range p.conns {
 		// Responses to many small commands fill the socket: this client reads after it has sent all.
@@ -243,7 +244,7 @@ func (p *player) flush() {
 			}
 			n, err := c.Write(c.out[:size])
 			if c.out = c.out[n:]; err != nil {
-				// The next S has to be the end.
+				// The next S must be the end.
 				c.out = nil
 			}
 		}
@@ -252,7 +253,7 @@ func (p *player) flush() {
 
 var special = regexp.MustCompile(`\\x[0-9a-fA-F]{2}|\\.|<"[^"]*"\*\d+>|<[\w+.-]+>`)
 
-// fill returns the bytes of a text. With a line end unless the text ends in a backslash.
+// fill returns the bytes of a text, with a line end unless the text ends in a backslash.
 func (p *player) fill(text string, isLine bool) []byte {
 	if isLine {
 		var isOpen bool
@@ -304,7 +305,7 @@ func unescape(found string) string {
 	return found[1:]
 }
 
-// match reads what a text describes, and returns what it has read.
+// match reads the bytes that a text describes, and returns them.
 func (p *player) match(in *bufio.Reader, text string, isLine bool) (got []byte, ok bool) {
 	if isLine {
 		var isOpen bool
@@ -344,7 +345,7 @@ func (p *player) match(in *bufio.Reader, text string, isLine bool) (got []byte, 
 	return got, true
 }
 
-// matchName reads what a name in angle brackets stands for.
+// matchName reads the bytes that a name in angle brackets stands for.
 func (p *player) matchName(in *bufio.Reader, name string, stop byte) (word string, ok bool) {
 	for {
 		next, err := in.Peek(1)
@@ -447,7 +448,8 @@ func (p *player) packet(text string) []byte {
 	return packet
 }
 
-// matchPacket reads a response of the binary protocol. It returns false if that is one to skip.
+// matchPacket reads a response of the binary protocol. It returns false if the caller should skip
+// the response.
 func (p *player) matchPacket(c *played, text string) bool {
 	head := make([]byte, wire.BinaryHeaderBytes)
 	n, err := io.ReadFull(c.in, head)

@@ -17,7 +17,7 @@ const (
 	end         = "END\r\n"
 )
 
-// textOf returns bytes as a string without a copy, for a call that does not keep it.
+// textOf returns bytes as a string without a copy, for a call that does not retain the string.
 func textOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // appendUint appends a space and a number.

@@ -30,7 +30,7 @@ func TestScenesOfAllInterfaces(t *testing.T) {
 	player.Play(t)
 }
 
-// tierOf returns the disk tier that a scene asks for.
+// tierOf returns the disk tier that a scene requires.
 func tierOf(settings scenes.Settings, folder string) *Tier {
 	tier := &Tier{Path: filepath.Join(folder, "tier"), Size: settings.TierBytes, DirtyMemory: 64 << 20}
 	if tier.Size == 0 {
@@ -42,7 +42,7 @@ func tierOf(settings scenes.Settings, folder string) *Tier {
 	return tier
 }
 
-// scene is a cache as the scenes use it.
+// scene adapts a cache to the interface of the scenes.
 type scene struct{ *Cache }
 
 func (s scene) Get(key string) ([]byte, time.Duration, error) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the archives of the library for C that package shared links, with larder.h, into a folder:
 # archives.sh FOLDER [linux_amd64] [linux_arm64] [linux_amd64_musl] [linux_arm64_musl], all by
-# default. An archive is one object without debug information that exports the functions of larder.h
-# only, so that a program may link other libraries written in Rust.
+# default. An archive is one object without debug information that exports only the functions of
+# larder.h, so that a program may link other libraries written in Rust.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -23,7 +23,7 @@ triple_of() {
         linux_arm64) echo aarch64-unknown-linux-gnu ;;
         linux_amd64_musl) echo x86_64-unknown-linux-musl ;;
         linux_arm64_musl) echo aarch64-unknown-linux-musl ;;
-        *) echo "archives: there is no archive for $1" >&2 && return 1 ;;
+        *) echo "archives: unknown archive $1" >&2 && return 1 ;;
     esac
 }
 

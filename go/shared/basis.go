@@ -30,7 +30,8 @@ type attempt struct {
 	valid bool
 }
 
-// begin records the item of the key before the loader runs, and reserves the key if there is none.
+// begin records the item of the key before the loader runs. If the key has no item, begin reserves
+// the key.
 func (a *attempt) begin() {
 	calls, err := a.cache.enter()
 	if err != nil {
@@ -42,7 +43,8 @@ func (a *attempt) begin() {
 }
 
 // Keep stores the loaded value, unless any process has changed the key since the load began.
-// Callers also get a value that the cache does not accept, which is counted as refused.
+// Callers receive the value even if the cache does not accept it; the cache then counts it as
+// refused.
 func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if ttl < 0 {
 		a.Cancel()
@@ -68,7 +70,7 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 		sliceData(value), C.size_t(len(value)), secs)
 }
 
-// Cancel releases the reservation of the key, if there is one.
+// Cancel releases the reservation of the key, if the load has one.
 func (a *attempt) Cancel() {
 	calls, err := a.cache.enter()
 	if err != nil {

@@ -1,9 +1,9 @@
-/* The functions that are called for every operation, with byte pointers in place of `void *`. For a
-   `void *` argument cgo checks on each call whether the memory holds Go pointers, which takes a
-   fifth of the time of a Get; for a pointer to bytes it skips the check. */
+/* The functions that are called for every operation, with byte pointers instead of `void *`. For a
+   `void *` argument cgo checks on each call whether the memory contains Go pointers, which takes a
+   fifth of the time of a Get. For a pointer to bytes it skips the check. */
 #include <larder.h>
 
-/* A cache holds no Go pointers, so cgo skips the check for its handle too. */
+/* A cache contains no Go pointers, so cgo also skips the check for its handle. */
 struct larder { char hidden; };
 
 static inline enum larder_status get(const larder *cache, const uint8_t *key, size_t key_bytes, uint8_t *value,

@@ -9,12 +9,12 @@ import "C"
 
 import "larder.example/larder"
 
-// Errors of this package, to be tested with [errors.Is]. Those that package larder has, too, are
-// the same.
+// Errors of this package. Test for them with [errors.Is]. Errors that package larder also has are
+// the same values.
 var (
-	// ErrNotFound means that there is no such item, or that it has expired.
+	// ErrNotFound means that the item does not exist, or that it has expired.
 	ErrNotFound = larder.ErrNotFound
-	// ErrExists means that there is an item already, which is kept.
+	// ErrExists means that the key already has an item, which is unchanged.
 	ErrExists = status(C.LARDER_EXISTS)
 	// ErrChanged means that the item has changed since its token was read. Read it again.
 	ErrChanged = larder.ErrChanged
@@ -22,7 +22,7 @@ var (
 	ErrKey = larder.ErrKey
 	// ErrTooLarge means that the item is larger than [Options.ItemMax].
 	ErrTooLarge = larder.ErrTooLarge
-	// ErrNoMemory means that there is no memory for the item, with [Options.NoEviction].
+	// ErrNoMemory means that the cache has no memory left for the item, with [Options.NoEviction].
 	ErrNoMemory = larder.ErrNoMemory
 	// ErrNotANumber means that the value is not a decimal number.
 	ErrNotANumber = larder.ErrNotANumber
@@ -44,9 +44,9 @@ var (
 	// ErrDiskBusy means that the disk has not kept up with the changes for [Tier.Wait]. Nothing has
 	// changed.
 	ErrDiskBusy = status(C.LARDER_DISK_BUSY)
-	// ErrDiskFailed means that the disk has failed and takes no changes until the cache is opened
-	// again. A change that waited for the disk may survive or not. [Cache.TierTrouble] returns the
-	// reason.
+	// ErrDiskFailed means that the disk has failed and the cache accepts no changes until it is
+	// opened again. A change that waited for the disk may or may not survive. [Cache.TierTrouble]
+	// returns the reason.
 	ErrDiskFailed = status(C.LARDER_DISK_FAILED)
 	// ErrDiskUnreadable means that the disk has the item but did not return it, or that the item is
 	// damaged.
@@ -60,7 +60,7 @@ var (
 	ErrLoadTimeout = larder.ErrLoadTimeout
 )
 
-// commonErrors are the errors of package larder that statuses of the C library mean.
+// commonErrors maps statuses of the C library to errors of package larder.
 var commonErrors = map[status]error{
 	C.LARDER_MISSING: ErrNotFound, C.LARDER_CHANGED: ErrChanged, C.LARDER_KEY: ErrKey,
 	C.LARDER_TOO_LARGE: ErrTooLarge, C.LARDER_NO_MEMORY: ErrNoMemory,
@@ -68,7 +68,7 @@ var commonErrors = map[status]error{
 	C.LARDER_NOT_OPENED: ErrNotOpened, C.LARDER_INVALID: ErrInvalid,
 }
 
-// PanicError is the error that all callers of a load get if its loader panics.
+// PanicError is the error that all callers of a load receive if its loader panics.
 type PanicError = larder.PanicError
 
 // status is an error status of the C library.

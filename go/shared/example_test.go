@@ -13,7 +13,7 @@ import (
 	"larder.example/larder/shared"
 )
 
-// Two handles, in place of two processes.
+// Two handles stand for two processes.
 func Example() {
 	folder, _ := os.MkdirTemp("", "larder")
 	defer os.RemoveAll(folder)
@@ -35,7 +35,7 @@ func Example() {
 	// Output: ada
 }
 
-// A durable store: memory keeps the items in use, and a restart finds all.
+// A durable store: memory contains the items in use, and after a restart all items are found.
 func ExampleOpen_tier() {
 	folder, _ := os.MkdirTemp("", "larder")
 	defer os.RemoveAll(folder)
@@ -79,7 +79,7 @@ func open(options shared.Options) (cache *shared.Cache, end func()) {
 	}
 }
 
-// All processes that share the cache see one load's result, and a change by any of them takes
+// All processes that share the cache use the result of one load, and a change by any process takes
 // precedence over it.
 func ExampleCache_GetOrLoad() {
 	cache, end := open(shared.Options{StaleFor: time.Hour})

@@ -18,7 +18,7 @@ type callGate struct {
 
 const counterCount = 32
 
-// callCounter counts calls in progress, on a cache line of its own.
+// callCounter counts calls in progress. It occupies one cache line.
 type callCounter struct {
 	atomic.Int64
 	_ [120]byte
@@ -39,8 +39,7 @@ func (g *callGate) enter() *callCounter {
 	return calls
 }
 
-// enter counts a call and returns its counter, as that of the gate does. The error is [ErrClosed]
-// for a closed cache.
+// enter is like [callGate.enter], but returns [ErrClosed] for a closed cache.
 func (c *Cache) enter() (*callCounter, error) {
 	if calls := c.gate.enter(); calls != nil {
 		return calls, nil

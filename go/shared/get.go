@@ -26,7 +26,7 @@ import (
 // Item holds the metadata of an item.
 type Item = larder.Item
 
-// fill copies the metadata from C, field by field: writing one whole struct stalls a caller that
+// fill copies the metadata from C, field by field: writing one complete struct stalls a caller that
 // reads a field right after.
 func fill(i *Item, info *C.larder_item) {
 	i.CAS = uint64(info.cas)
@@ -45,7 +45,7 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 	return value, err == nil
 }
 
-// GetItem is [Cache.Get] with the metadata of the item.
+// GetItem is like [Cache.Get] and also returns the metadata of the item.
 func (c *Cache) GetItem(key string) (value []byte, item Item, ok bool) {
 	value, item, err := c.get(key)
 	return value, item, err == nil
@@ -80,15 +80,16 @@ func (c *Cache) read(key string, buf []byte, info *C.larder_item) uint32 {
 	return outcome
 }
 
-// GetInto appends the value of a key to dst and returns the extended slice. If there is no item, it
-// returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
+// GetInto appends the value of a key to dst and returns the extended slice. If the key has no item,
+// it returns dst unchanged and false. It does not allocate if the capacity of dst suffices.
 func (c *Cache) GetInto(dst []byte, key string) (value []byte, ok bool) {
 	value, _, err := c.Read(dst, key)
 	return value, err == nil
 }
 
-// Read is [Cache.GetInto] with the metadata of the item, and the reason if there is no value:
-// [ErrNotFound], or what a disk tier does not return.
+// Read is like [Cache.GetInto] and also returns the metadata of the item. If it returns no value,
+// the error is the reason: [ErrNotFound], or [ErrDiskUnreadable] if a disk tier did not return the
+// value.
 func (c *Cache) Read(dst []byte, key string) (value []byte, item Item, err error) {
 	var info C.larder_item
 	for {
@@ -97,7 +98,7 @@ func (c *Cache) Read(dst []byte, key string) (value []byte, item Item, err error
 			fill(&item, &info)
 			return dst[:len(dst)+int(info.value_bytes)], item, nil
 		case C.LARDER_TOO_SMALL:
-			// Another value may have been stored by then, so read again.
+			// Another value may have been stored since the first read, so read again.
 			dst = slices.Grow(dst, int(info.value_bytes))
 		default:
 			return dst, item, statusError(outcome)
@@ -138,13 +139,14 @@ func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
 	return value, ok
 }
 
-// GetMany calls visit for each key that has an item, in the order of the keys: the slice is valid
-// during the call of visit and must not be written. at is the position of the key. In a cache that
-// exceeds the CPU caches it takes less than half of the time of separate [Cache.Get] calls.
+// GetMany calls visit for each key that has an item, in the order of the keys. The argument at is
+// the position of the key. The slice is valid during the call of visit and must not be written. In
+// a cache that exceeds the CPU caches GetMany takes less than half of the time of separate
+// [Cache.Get] calls.
 func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
 	batch := batches.Get().(*Batch)
 	defer batches.Put(batch)
-	// Of a value that the disk does not return, only GetBatch tells.
+	// Only GetBatch reports that the disk did not return a value.
 	_ = c.GetBatch(batch, keys...)
 	batch.visit(visit)
 }
@@ -168,8 +170,9 @@ type Batch struct {
 }
 
 // GetBatch reads the values of the keys into a batch, without allocations once its memory suffices.
-// They are valid until the next use of the batch. An invalid key has no value. The error is that of
-// the first key that a disk tier does not return; the batch has the other values nevertheless.
+// They are valid until the next use of the batch. An invalid key has no value. If a disk tier does
+// not return the values of some keys, the error is the error of the first such key. The batch still
+// contains the other values.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	batch.keys, batch.lengths, batch.items = batch.keys[:0], batch.lengths[:0], batch.items[:0]
 	calls := c.gate.enter()
@@ -216,7 +219,7 @@ func (c *Cache) getOversized(batch *Batch, at int, key string) error {
 	case C.LARDER_OK:
 		batch.values = batch.values[:filled+int(item.value_bytes)]
 	case C.LARDER_MISSING, C.LARDER_TOO_SMALL:
-		// The item has been removed meanwhile, or a longer value has been stored.
+		// The item has been removed since the batch read it, or a longer value has been stored.
 	default:
 		return statusError(outcome)
 	}

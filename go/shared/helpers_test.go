@@ -9,7 +9,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// wantValue fails the test if a key has another value than want.
+// wantValue fails the test if the value of a key is not want.
 func wantValue(t testing.TB, cache *Cache, key, want string) {
 	t.Helper()
 	if got, ok := cache.Get(key); !ok || string(got) != want {
@@ -34,8 +34,8 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// openCache opens a new cache, of 8 MiB unless options say otherwise: with a disk tier, or in a
-// file of its own.
+// openCache opens a new cache, with a disk tier or in a new file. Its size is 8 MiB unless the
+// options set another size.
 func openCache(t testing.TB, options Options) *Cache {
 	t.Helper()
 	if options.Memory == 0 {
@@ -83,7 +83,7 @@ func loaderFailing(err error) Loader {
 	return func(context.Context, string) ([]byte, time.Duration, error) { return nil, 0, err }
 }
 
-// loadDuring loads "k", calls meanwhile inside of the loader, and waits until the load has ended.
+// loadDuring loads "k", calls a function inside the loader, and waits until the load has ended.
 func loadDuring(t *testing.T, cache *Cache, meanwhile func()) {
 	t.Helper()
 	done := make(chan struct{})

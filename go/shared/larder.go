@@ -1,23 +1,23 @@
 //go:build linux && cgo
 
-// Package shared is a cache in a file that several processes map at the same time, in any language,
-// and that outlives them. With [Options.Tier] it is a cache of one process with a directory on
-// disk.
+// Package shared is a cache in a file that several processes, in any language, map at the same
+// time. The file outlives the processes. With [Options.Tier] it is a cache of one process with a
+// directory on disk.
 //
 // Its contents are outside of Go's heap, and its memory limit is exact and includes index and
 // metadata. A cache that one process uses, in memory only, needs neither this package nor cgo:
-// larder.Open returns one with the same methods, those of [larder.Local], whose documentation has
-// the differences.
+// [larder.Open] returns such a cache. Both kinds have the methods of [larder.Local], which
+// documents the differences.
 //
-// All methods are safe for concurrent use. Each adds the cost of one cgo call, some 50 ns;
+// All methods are safe for concurrent use. Each adds the cost of one cgo call, about 50 ns;
 // [Cache.GetMany] pays it once for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
 //
-// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. A time to live is
-// a [time.Duration], rounded up to whole seconds: 0 means [Options.TTL], [larder.Forever] that the
-// item does not expire, and a negative one removes the item.
+// Keys have 1 to 250 arbitrary bytes. Values have any number of bytes up to [Options.ItemMax]. A
+// time to live is a [time.Duration], rounded up to whole seconds: 0 means [Options.TTL],
+// [larder.Forever] means that the item does not expire, and a negative duration removes the item.
 //
-// Reads do not fail: a closed cache, an invalid key and a value that the disk does not return are
-// misses. [Cache.Read] returns the error.
+// Reads do not fail: a read from a closed cache, with an invalid key, or of a value that the disk
+// does not return is a miss. [Cache.Read] returns the error.
 //
 // The package requires Linux, cgo and an archive in lib, which `make` in the folder of the Go
 // module builds.
@@ -59,9 +59,10 @@ type Options struct {
 	// TTL is the time to live of items that are stored with a time to live of 0. By default they do
 	// not expire.
 	TTL time.Duration
-	// Sweep has expired items removed that no caller reads, every second, however long the interval
-	// is. By default such items stay until their memory is needed. A thread of the cache does this,
-	// and evicts ahead of the writers. It leaves out the segments that threads are writing to.
+	// Sweep, if not 0, removes expired items that no caller reads, every second, however long the
+	// interval is. By default such items stay until their memory is needed. A thread of the cache
+	// sweeps, and also evicts items ahead of the writers. It skips the segments that threads are
+	// writing to.
 	Sweep time.Duration
 	// HugePages allocates the memory from the system's reserved huge pages.
 	HugePages bool
@@ -69,17 +70,17 @@ type Options struct {
 	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
 	// one caller refreshes it.
 	StaleFor time.Duration
-	// RefreshBefore is how long before it expires [Cache.GetOrLoad] refreshes such a value, while
-	// callers still get it.
+	// RefreshBefore is how long before the expiry of a loaded value [Cache.GetOrLoad] refreshes it,
+	// while callers still get the old value.
 	RefreshBefore time.Duration
 	// LoadTimeout limits the duration of a load; 30 seconds by default.
 	LoadTimeout time.Duration
 
-	// OnRemove is called once for each item that this process removes from the cache, without
-	// locks, in one goroutine. It may block, use the cache, and keep the value, which is nil if the
-	// cache kept it in pieces, beyond 16 KiB or an eighth of a segment. While RemovalQueue items
-	// wait for it, further removals are dropped and counted in [Stats.RemovalsLost]. Closing the
-	// cache does not report the items in it.
+	// OnRemove is called once for each item that this process removes from the cache. One goroutine
+	// calls it, without holding locks. It may block, use the cache, and keep the value. The value is
+	// nil if the cache stored it in pieces, which it does for values above 16 KiB or an eighth of a
+	// segment. While RemovalQueue items wait for OnRemove, the cache drops further removals and
+	// counts them in [Stats.RemovalsLost]. Closing the cache does not report the items in it.
 	OnRemove func(key string, value []byte, reason larder.Reason)
 	// RemovalQueue is the number of items that may wait for OnRemove: 10,000 by default, a million
 	// at most.
@@ -90,14 +91,14 @@ type Options struct {
 	// Exactly makes [Open] fail if the cache in the file has other values of Memory, CAS or
 	// NoEviction.
 	Exactly bool
-	// ReplaceUnusable replaces an unusable cache in the file by an empty one, if no process uses
+	// ReplaceUnusable replaces an unusable cache in the file with an empty cache, if no process uses
 	// it.
 	ReplaceUnusable bool
 	// Alone makes [Open] fail if another process uses the cache in the file.
 	Alone bool
 
-	// Tier is a directory on disk for the items, too; nil for none. Such a cache has no file: one
-	// process uses it, and the path of [Open] is empty.
+	// Tier adds a directory on disk that also stores items; nil means no directory. A cache with a
+	// Tier has no file: only one process uses it, and the path passed to [Open] is empty.
 	Tier *Tier
 }
 
@@ -114,11 +115,11 @@ type Cache struct {
 var _ larder.Local = (*Cache)(nil)
 
 // Open opens the cache in a file, shared by all processes that open it. It keeps the existing
-// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
-// Killing a process at any time does not affect the others.
+// contents, and creates an empty cache if the file does not exist. A tmpfs such as /dev/shm is
+// fastest. Killing a process at any time does not affect the others.
 //
-// With [Options.Tier], and only then, the path is empty: Open opens the cache of this process with
-// that directory.
+// With [Options.Tier], and only then, the path must be empty: Open opens a cache of this process
+// with that directory.
 func Open(path string, options Options) (*Cache, error) {
 	switch {
 	case path == "" && options.Tier == nil:
@@ -178,8 +179,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// itemBytesMax is ItemMax as the C library counts an item: with its header and token, and the ends
-// of key and value. 0 is its default.
+// itemBytesMax converts ItemMax to the size of an item in the C library, which includes its header
+// and token, and the ends of key and value. 0 means the default of the C library.
 func (o *Options) itemBytesMax() C.uint64_t {
 	const headerBytes, tokenBytes, endBytes = 48, 8, 3
 	switch {
@@ -222,14 +223,14 @@ func newCache(handle *C.larder, options Options) (*Cache, error) {
 		}
 		cache.removals = removals
 	}
-	// Runs only for an unreachable cache, so no call is in progress. The stop of a disk tier waits
-	// for the disk, and must not hold back other cleanups.
+	// Runs only for an unreachable cache, so no call is in progress. Stopping a disk tier waits for
+	// the disk, and must not delay other cleanups.
 	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { go func() { _ = r.close() }() },
 		resources{handle, cache.removals})
 	return cache, nil
 }
 
-// resources are the parts of a cache that its end releases.
+// resources are the parts of a cache that must be released when it closes.
 type resources struct {
 	handle   *C.larder
 	removals *removals
@@ -253,7 +254,7 @@ func (r resources) close() error {
 // [ErrClosed]. Closing a closed cache has no effect.
 //
 // With a disk tier it makes all changes durable, and with [TierCache] also the items in memory. The
-// error is [ErrDiskFailed] if the disk does not take them within [Tier.Stop].
+// error is [ErrDiskFailed] if the disk does not store them within [Tier.Stop].
 func (c *Cache) Close() error {
 	// End loads first: their callers may be in the middle of a call.
 	c.loads.Close()
@@ -265,7 +266,7 @@ func (c *Cache) Close() error {
 }
 
 // stringData returns a pointer to the bytes of a key or a value. C does not dereference the pointer
-// of an empty one.
+// if the string is empty.
 func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
 
 func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }

@@ -17,7 +17,8 @@ import (
 
 func TestGetReturnsStoredValue(t *testing.T) {
 	cache := openCache(t, Options{})
-	// Around the size of the buffer on the stack, and values in one and in several pieces.
+	// Test lengths around the size of the buffer on the stack, and values in one and in several
+	// pieces.
 	sizes := []int{0, 1, 5, stackBytes - 1, stackBytes, stackBytes + 1, 20_000, 700_000}
 	for _, size := range sizes {
 		key := fmt.Sprint(size)
@@ -140,7 +141,7 @@ func TestItemsExpire(t *testing.T) {
 	cache := openCache(t, Options{})
 	check.ErrorIs(t, "Set", cache.Set("k", []byte("v"), time.Millisecond), nil)
 	// A fraction of a second is rounded up.
-	check.Equal(t, "Contains(k) at once", cache.Contains("k"), true)
+	check.Equal(t, "Contains(k) immediately", cache.Contains("k"), true)
 	for end := time.Now().Add(3 * time.Second); cache.Contains("k"); time.Sleep(20 * time.Millisecond) {
 		// One second to live, one second of rounding, one second for a loaded machine.
 		if time.Now().After(end) {
@@ -199,7 +200,7 @@ func TestClosedCache(t *testing.T) {
 	cache := must[*Cache](t)(Open(filepath.Join(t.TempDir(), "cache"), Options{Memory: 2 << 20}))
 	set(t, cache, "k", "v")
 	for range cache.Keys("") {
-		// The loop ends after this.
+		// The loop ends after the cache is closed.
 		for range 2 {
 			check.NoError(t, cache.Close())
 		}
@@ -243,7 +244,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 				}
 			}()
 		}
-		// The goroutines are in the middle of calls by then.
+		// Wait until the goroutines are in the middle of calls.
 		time.Sleep(2 * time.Millisecond)
 		if err := cache.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
@@ -389,7 +390,7 @@ func TestAllocations(t *testing.T) {
 		{"Get", 1, func() { cache.Get("a") }},
 	}
 	for _, test := range tests {
-		// Grows the buffers that later calls reuse.
+		// This call grows the buffers that later calls reuse.
 		test.do()
 		check.Equal(t, test.name+": allocations", testing.AllocsPerRun(100, test.do), test.want)
 	}

@@ -2,7 +2,7 @@
 
 package shared
 
-// With the tag larder_system the package links the library that is installed, for example that of
+// With the tag larder_system the package links the installed library, for example the library of
 // the Debian package liblarder-dev.
 
 // #cgo pkg-config: larder

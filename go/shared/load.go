@@ -12,24 +12,25 @@ import (
 )
 
 // Loader returns the value of a key that is not in the cache, and its time to live, to which the
-// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but not its
-// end: it ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache
-// is closed.
+// rules of [Cache.Set] apply. Its context has the values of the first caller's context, but neither
+// its deadline nor its cancellation. It ends after [Options.LoadTimeout], when no caller is waiting
+// for the load any longer, and when the cache is closed.
 type Loader = larder.Loader
 
-// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
+// GetOrLoad returns the value of a key. If the key has no item, it calls loader and stores the
+// result.
 //
 // All goroutines of this process that request a key at the same time share one load, which runs in
-// a goroutine of its own, and each gets a copy of the value, or the error. Errors are not stored.
-// No caller waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore]
-// callers get the value during a refresh, and after a failed refresh the next caller tries again.
+// a separate goroutine. Each receives a copy of the value, or the error. Errors are not stored. No
+// caller waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore] callers
+// receive the old value during a refresh, and after a failed refresh the next caller tries again.
 // The end of one caller's context does not cancel the load for the others.
 //
 // The result is stored only if the key has not changed since the load began. A set, a delete or any
-// other change, by this process or by another one that shares the cache, takes precedence: the
-// waiting callers get the loaded value, and the next caller loads again. An eviction, or a move of
-// an item without a token, may also prevent the store. A load reserves a key without an item, which
-// takes the memory of a small item until the load ends.
+// other change, by this process or by another process that shares the cache, takes precedence: the
+// waiting callers receive the loaded value, and the next caller loads again. An eviction may also
+// prevent the store, and so may a move of an item without a token. If the key has no item, the load
+// reserves the key; the reservation takes the memory of a small item until the load ends.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if len(key) == 0 || len(key) > keyBytesMax {
 		return nil, ErrKey
@@ -54,8 +55,8 @@ func (c *Cache) isFresh(item Item) bool {
 	return item.TTL == 0 || item.TTL > whole(c.options.StaleFor)+whole(c.options.RefreshBefore)
 }
 
-// whole rounds a duration up to whole seconds. It returns at most a quarter of the longest one,
-// which is more than the cache stores, so that sums do not overflow.
+// whole rounds a duration up to whole seconds. It returns at most a quarter of the longest
+// duration, so that sums do not overflow; the cache stores no time to live of that length.
 func whole(d time.Duration) time.Duration {
 	return (min(max(d, 0), larder.Forever/4) + time.Second - 1).Truncate(time.Second)
 }
@@ -68,7 +69,7 @@ func newLoads(c *Cache, timeout time.Duration) *flight.Group {
 	})
 }
 
-// loading is a cache as its loads see it.
+// loading is the interface of a cache to its loads.
 type loading struct{ c *Cache }
 
 // BeginLoad records the state of the key before it reads it, so that every later change is

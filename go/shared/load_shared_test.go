@@ -10,7 +10,7 @@ import (
 )
 
 // concurrentChanges are changes of "k" through another handle during a load, and its value
-// afterwards; empty if there is no item.
+// afterwards. The value is empty if the key has no item.
 var concurrentChanges = []struct {
 	name string
 	do   func(t *testing.T, other *Cache)

@@ -36,9 +36,9 @@ import (
 )
 
 // Set stores a value and replaces the item of the key. The item lives for ttl: 0 means
-// [Options.TTL], and a negative ttl deletes it. If Set fails, other than with [ErrKey] and
-// [ErrClosed], the previous item is gone: no reader gets the value that was to be replaced. With a
-// disk tier of [TierStore] it stays.
+// [Options.TTL], and a negative ttl deletes it. If Set fails with an error other than [ErrKey] and
+// [ErrClosed], it has removed the previous item, so that no reader receives the old value. With a
+// disk tier of mode [TierStore] the previous item stays.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -50,7 +50,7 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	return err
 }
 
-// set is Set without the check for a load in flight.
+// set is like Set, but does not check for a load in flight.
 func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 	secs, lives := c.seconds(ttl)
 	if !lives {
@@ -87,8 +87,8 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 	})
 }
 
-// Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
-// an item.
+// Append adds bytes to the end of a value and keeps its time to live. It reports whether the key
+// has an item.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
 	return c.change(key, func() uint32 {
 		return C.append(c.handle, stringData(key), C.size_t(len(key)),
@@ -96,8 +96,8 @@ func (c *Cache) Append(key string, part []byte) (bool, error) {
 	})
 }
 
-// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
-// is an item.
+// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether the key
+// has an item.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 	return c.change(key, func() uint32 {
 		return C.prepend(c.handle, stringData(key), C.size_t(len(key)),
@@ -107,8 +107,8 @@ func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 
 // CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
 // new token. If several callers modify the value that they have read, one of them succeeds; the
-// others get [ErrChanged], and read again. The error is [ErrNotFound] if there is no item. A
-// negative ttl is [ErrInvalid].
+// others get [ErrChanged], and should read the value again. If the key has no item, the error is
+// [ErrNotFound]. For a negative ttl it is [ErrInvalid].
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -126,15 +126,15 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 	return uint64(next), statusError(outcome)
 }
 
-// Delete removes an item, and reports whether there was one; an invalid key has none.
+// Delete removes an item, and reports whether it existed. For an invalid key it returns false.
 func (c *Cache) Delete(key string) (bool, error) {
 	return c.change(key, func() uint32 {
 		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
 	})
 }
 
-// Touch sets the time to live of an item, counted from now, and reports whether there is one. A
-// negative ttl deletes it.
+// Touch sets the time to live of an item, counted from now, and reports whether the item exists. A
+// negative ttl deletes the item.
 func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	secs, lives := c.seconds(ttl)
 	if !lives {
@@ -149,7 +149,7 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 }
 
 // Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
-// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
+// The counter wraps at 2^64 and keeps its time to live. If the key has no item, the error is
 // [ErrNotFound]; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	var number C.uint64_t
@@ -159,7 +159,7 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	return uint64(number), counted(key, found, err)
 }
 
-// Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
+// Decr is like [Cache.Incr], but subtracts delta. The counter stops at 0.
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
@@ -168,7 +168,8 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	return uint64(number), counted(key, found, err)
 }
 
-// counted is the error of a change of a counter. To the C library, an invalid key has no item.
+// counted returns the error of a change of a counter. For an invalid key the C library reports that
+// the item does not exist.
 func counted(key string, found bool, err error) error {
 	switch {
 	case err != nil || found:
@@ -206,7 +207,8 @@ func (c *Cache) change(key string, apply func() uint32) (bool, error) {
 	return applied(apply())
 }
 
-// applied converts the status of a conditional change: false if its condition does not hold.
+// applied converts the status of a conditional change. It returns false if the condition does not
+// hold.
 func applied(outcome uint32) (bool, error) {
 	switch outcome {
 	case C.LARDER_OK:

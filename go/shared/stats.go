@@ -14,7 +14,7 @@ import "unsafe"
 
 // Stats are the statistics of a cache since it was opened.
 type Stats struct {
-	// Hits and Misses count the keys of all gets.
+	// Hits and Misses count the keys of all reads.
 	Hits, Misses uint64
 	// Items is the number of items now; Stored counts all stores.
 	Items, Stored uint64
@@ -31,7 +31,7 @@ type Stats struct {
 	Named map[string]uint64
 }
 
-// HitRate returns the ratio of hits to gets, from 0 to 1; 0 if there were no gets.
+// HitRate returns the ratio of hits to reads, from 0 to 1. It returns 0 before the first read.
 func (s Stats) HitRate() float64 {
 	if s.Hits+s.Misses == 0 {
 		return 0
@@ -39,8 +39,7 @@ func (s Stats) HitRate() float64 {
 	return float64(s.Hits) / float64(s.Hits+s.Misses)
 }
 
-// Stats returns the statistics, in a few microseconds. It returns zeros for a closed
-// cache.
+// Stats returns the statistics, in a few microseconds. It returns zeros for a closed cache.
 func (c *Cache) Stats() (stats Stats) {
 	calls, err := c.enter()
 	if err != nil {
@@ -80,8 +79,8 @@ func (c *Cache) named() map[string]uint64 {
 }
 
 // Len returns the number of items, including expired ones that have not been found yet. With a disk
-// tier these are the items in memory; "tier_items" of [Stats.Named] counts those on the disk. It
-// returns 0 for a closed cache.
+// tier it counts the items in memory; "tier_items" of [Stats.Named] is the number of items on the
+// disk. It returns 0 for a closed cache.
 func (c *Cache) Len() int {
 	calls, err := c.enter()
 	if err != nil {
@@ -93,8 +92,8 @@ func (c *Cache) Len() int {
 	return int(items)
 }
 
-// Clear removes all items, in constant time. Their memory is reclaimed later. With a disk tier it
-// can fail as a store does, and all items stay.
+// Clear removes all items, in constant time. Their memory is reclaimed later. With a disk tier
+// Clear can fail as a store can; then all items stay.
 func (c *Cache) Clear() error {
 	calls, err := c.enter()
 	if err != nil {

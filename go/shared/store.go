@@ -9,7 +9,7 @@ import (
 	"larder.example/larder"
 )
 
-// Store returns the cache as a [larder.Store]. Its calls look at the context only in GetOrLoad.
+// Store returns the cache as a [larder.Store]. Only GetOrLoad uses the context.
 func (c *Cache) Store() larder.Store { return store{c} }
 
 type store struct{ cache *Cache }

@@ -10,7 +10,8 @@ import (
 	"larder.example/larder/typed"
 )
 
-// The errors are those of package larder, so that code for a larder.Store works on any cache.
+// The package returns the errors of package larder, so that code for a larder.Store works on any
+// cache.
 func TestStore(t *testing.T) {
 	cache := openCache(t, Options{})
 	ctx, store := t.Context(), cache.Store()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Goroutines with an OS thread each, as after many blocking calls: far more than a small cache has
-// thread slots.
+// Each goroutine has an OS thread, as after many blocking calls. There are far more threads than a
+// small cache has thread slots.
 func TestAThousandThreadsEachGetTheirTurn(t *testing.T) {
 	const threads, operations, timeMax = 1000, 100, time.Minute
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
@@ -24,7 +24,7 @@ func TestAThousandThreadsEachGetTheirTurn(t *testing.T) {
 	for thread := range threads {
 		go func() {
 			defer ended.Done()
-			// Never unlocked: the thread ends with the goroutine.
+			// The goroutine never unlocks the thread, so the thread ends with the goroutine.
 			runtime.LockOSThread()
 			begun.Done()
 			<-begin

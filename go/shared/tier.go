@@ -17,22 +17,22 @@ import (
 	"unsafe"
 )
 
-// TierMode is what the directory of a disk tier holds.
+// TierMode selects the items that the directory of a disk tier stores.
 type TierMode uint32
 
 const (
-	// TierStore means all items: a durable store. Memory keeps the items in use.
+	// TierStore means all items, which makes a durable store. Memory contains the items in use.
 	TierStore TierMode = C.LARDER_MODE_STORE
-	// TierCache means the items that memory evicts: a larger cache. [Cache.Close] keeps it, a crash
-	// empties it.
+	// TierCache means the items that memory evicts, which makes a larger cache. [Cache.Close] keeps
+	// its contents; after a crash it is empty.
 	TierCache TierMode = C.LARDER_MODE_CACHE
 )
 
-// Durability is when a change of a store survives a power loss.
+// Durability is the time from which on a change of a store survives a power loss.
 type Durability uint32
 
 const (
-	// DurabilityInterval means at most twice [Tier.Interval] after the call has returned.
+	// DurabilityInterval means at most twice [Tier.Interval] after the call returns.
 	DurabilityInterval Durability = C.LARDER_DURABILITY_INTERVAL
 	// DurabilitySync means before the call returns. The changes of all goroutines share a sync of
 	// the disk.
@@ -41,45 +41,46 @@ const (
 	DurabilityAsync Durability = C.LARDER_DURABILITY_ASYNC
 )
 
-// Admission is which evicted items the directory of a cache gets.
+// Admission selects the evicted items that a cache stores in the directory.
 type Admission uint32
 
 const (
-	// AdmitAll means all.
+	// AdmitAll means all items.
 	AdmitAll Admission = C.LARDER_ADMIT_ALL
-	// AdmitReused means those that were read since they were stored, and those stored again soon
-	// after an eviction.
+	// AdmitReused means items that were read since they were stored, and items that were stored again
+	// soon after an eviction.
 	AdmitReused Admission = C.LARDER_ADMIT_REUSED
 )
 
 // Tier is a directory on disk for the items of a cache. One process uses it at a time. The zero
-// value of each field but Path and Size is its default.
+// value of each field except Path and Size is its default.
 //
-// A call that needs an item from the disk waits for one read, and with [DurabilitySync] a change
-// waits for a sync. Meanwhile it occupies an OS thread.
+// A call that needs an item from the disk waits for one read. With [DurabilitySync] a change waits
+// for a sync. A waiting call occupies an OS thread.
 type Tier struct {
 	// Path is the directory. [Open] creates it if it is missing.
 	Path string
 	// Size is the size of the log, in bytes: 32 MiB to 64 TiB. Live items can fill four fifths of
 	// it. It can grow from one start to the next, not shrink.
 	Size int64
-	// Mode is what the directory holds, [TierStore] by default. A directory keeps its mode.
+	// Mode selects the items that the directory stores; [TierStore] by default. The mode of an
+	// existing directory cannot change.
 	Mode TierMode
-	// Durability is when a change of a store is durable.
+	// Durability is the time from which on a change of a store is durable.
 	Durability Durability
-	// Interval is that of [DurabilityInterval], in whole milliseconds; 100 ms by default.
+	// Interval is the interval for [DurabilityInterval], in whole milliseconds; 100 ms by default.
 	Interval time.Duration
-	// Admission is which items a cache admits.
+	// Admission selects the evicted items that a cache stores.
 	Admission Admission
 	// Wait is how long a change waits for a disk that does not keep up, a second by default.
 	Wait time.Duration
 	// Stop is how long [Cache.Close] waits for the disk, a minute by default.
 	Stop time.Duration
-	// DirtyMemory is the memory for changes that are not durable yet, in bytes, on top of
-	// [Options.Memory]; by default an eighth of that and at most 64 MiB.
+	// DirtyMemory is the memory for changes that are not durable yet, in bytes, in addition to
+	// [Options.Memory]. The default is an eighth of [Options.Memory], and at most 64 MiB.
 	DirtyMemory int64
-	// Progress is called while [Open] reads the log, with the number of segments that it has read
-	// and the number of all.
+	// Progress is called while [Open] reads the log, with the number of segments that it has read and
+	// the total number of segments.
 	Progress func(done, total int)
 }
 
@@ -108,7 +109,7 @@ func openTier(request *C.larder_options, tier *Tier, open func() (*C.larder, err
 	if tier.Size < 0 || tier.DirtyMemory < 0 {
 		return nil, fmt.Errorf("%w: Tier.Size and Tier.DirtyMemory must not be negative", ErrNotOpened)
 	}
-	// In C's memory, because it holds pointers and request points to it.
+	// Allocate it in C's memory, because it contains pointers and request points to it.
 	asked := (*C.larder_tier)(C.calloc(1, C.sizeof_larder_tier))
 	defer C.free(unsafe.Pointer(asked))
 	asked.struct_bytes = C.sizeof_larder_tier
@@ -152,9 +153,9 @@ func (c *Cache) Sync() error {
 	return statusError(C.larder_sync(c.handle))
 }
 
-// TierTrouble returns the reason why the disk tier does not work as it should: that of
-// [ErrDiskFailed], or else that of the last [ErrDiskUnreadable]. It returns an empty string if the
-// disk tier works, and without one.
+// TierTrouble returns the reason why the disk tier does not work: the reason for [ErrDiskFailed],
+// or otherwise the reason for the last [ErrDiskUnreadable]. It returns an empty string if the disk
+// tier works, and for a cache without a disk tier.
 func (c *Cache) TierTrouble() string {
 	calls, err := c.enter()
 	if err != nil {

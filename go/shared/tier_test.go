@@ -14,8 +14,8 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// openTiered opens a cache of 2 MiB with a disk tier. The log has extents, and memory, for all that
-// memory evicts, so that a cache drops nothing.
+// openTiered opens a cache of 2 MiB with a disk tier. The log has enough extents, and enough
+// memory, for all items that memory evicts, so that a cache drops nothing.
 func openTiered(t *testing.T, tier Tier) *Cache {
 	t.Helper()
 	tier.Size, tier.DirtyMemory = 256<<20, 64<<20
@@ -85,7 +85,7 @@ func TestTierLoadsOnlyWhatTheDiskLacks(t *testing.T) {
 	check.Eventually(t, "the store of the load", func() bool { return cache.Contains("other") })
 }
 
-// damage overwrites a value wherever the files of a directory have it.
+// damage overwrites all copies of a value in the files of a directory.
 func damage(t *testing.T, directory string, value []byte) {
 	t.Helper()
 	found := 0
@@ -105,7 +105,7 @@ func damage(t *testing.T, directory string, value []byte) {
 	}
 }
 
-// unreadableKey returns a key of which memory has no copy and whose value on the disk is damaged.
+// unreadableKey returns a key that is not in memory and whose value on the disk is damaged.
 func unreadableKey(t *testing.T, cache *Cache, keys []string) string {
 	t.Helper()
 	for _, key := range keys {
@@ -120,8 +120,8 @@ func unreadableKey(t *testing.T, cache *Cache, keys []string) string {
 	return ""
 }
 
-// Threads append to segments of their own, and a segment that is not full is not evicted: memory
-// may keep any item, however old. So all are damaged on the disk.
+// Each thread appends to its own segments, and the cache does not evict a segment that is not full.
+// Memory may thus keep any item, however old, so the test damages all items on the disk.
 func TestTierReportsADamagedItem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tier")
 	cache := openTiered(t, Tier{Path: path})
@@ -177,6 +177,6 @@ func TestTierProgressMayPanic(t *testing.T) {
 		}()
 		openTiered(t, Tier{Path: path, Progress: func(int, int) { panic("stop") }})
 	}()
-	// The cache of the panic is closed.
+	// The panic has closed the cache.
 	wantValue(t, openTiered(t, Tier{Path: path}), "k", "v")
 }

@@ -16,9 +16,10 @@ import (
 )
 
 // Keys returns an iterator over all keys that begin with prefix, in no particular order. It returns
-// each key that exists throughout at least once, and a key that is stored or removed during the
-// loop perhaps. The loop may use the cache, take any time, and stop early; it holds no lock. A loop
-// to the end visits all items of the cache, whatever the prefix.
+// each key that exists during the complete loop at least once. It may or may not return a key that
+// is stored or removed during the loop. The loop may use the cache, take any time, and stop early,
+// because the iterator holds no lock. A complete loop visits all items of the cache, whatever the
+// prefix.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		var walk *C.larder_key_walk
@@ -49,8 +50,8 @@ func (c *Cache) nextKey(walk *C.larder_key_walk) (string, bool) {
 	return string(key[:length]), true
 }
 
-// All returns an iterator over copies of all items whose key begins with prefix, in the manner of
-// [Cache.Keys]. Each value is read when its key is reached, and this counts as a read.
+// All returns an iterator over copies of all items whose key begins with prefix. It visits them as
+// [Cache.Keys] does, and reads each value when it reaches the key. This counts as a read.
 func (c *Cache) All(prefix string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for key := range c.Keys(prefix) {

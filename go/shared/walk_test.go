@@ -20,7 +20,7 @@ func TestKeysAndAllVisitEveryItem(t *testing.T) {
 	seen := 0
 	for key, value := range cache.All("") {
 		if !strings.HasSuffix(key, ":"+string(value)) {
-			t.Errorf("All: value of %q = %q, want the part behind the colon", key, value)
+			t.Errorf("All: value of %q = %q, want the part after the colon", key, value)
 		}
 		// The loop may use the cache, and stop early.
 		_, _ = cache.Delete(key)

@@ -9,9 +9,10 @@ import (
 	"larder.example/larder"
 )
 
-// Codec encodes and decodes values. Its methods are called by several goroutines at the same time.
-// Neither may keep or change the bytes that it gets or returns. A panic in a codec goes to the
-// caller of the cache's method, except in a load: there all callers get a [*larder.PanicError].
+// Codec encodes and decodes values. Several goroutines may call its methods at the same time. A
+// method must neither keep nor change the bytes that it receives or returns. A panic in a codec
+// propagates to the caller of the cache's method, except in a load: there all callers receive a
+// [*larder.PanicError].
 type Codec[V any] interface {
 	Encode(value V) ([]byte, error)
 	Decode(encoded []byte) (V, error)
@@ -23,8 +24,8 @@ type CodecError struct {
 	Key string
 	// Err is the error that the codec has returned.
 	Err error
-	// IsDecode is true if the codec could not decode what the store has, and false if it could not
-	// encode a value.
+	// IsDecode is true if the codec could not decode the bytes in the store, and false if it could
+	// not encode a value.
 	IsDecode bool
 }
 
@@ -68,7 +69,7 @@ func (jsonCodec[V]) Decode(encoded []byte) (value V, err error) {
 	return value, err
 }
 
-// Bytes returns a codec for values that are bytes or text already.
+// Bytes returns a codec for values that are already bytes or text.
 func Bytes[V ~[]byte | ~string]() Codec[V] { return bytesCodec[V]{} }
 
 type bytesCodec[V ~[]byte | ~string] struct{}
@@ -76,7 +77,7 @@ type bytesCodec[V ~[]byte | ~string] struct{}
 func (bytesCodec[V]) Encode(value V) ([]byte, error)   { return []byte(value), nil }
 func (bytesCodec[V]) Decode(encoded []byte) (V, error) { return V(encoded), nil }
 
-// binaryPointer is the pointer to V, which has the two methods of package encoding.
+// binaryPointer is the constraint of a pointer to V that has the two methods of package encoding.
 type binaryPointer[V any] interface {
 	*V
 	encoding.BinaryMarshaler
@@ -84,8 +85,8 @@ type binaryPointer[V any] interface {
 }
 
 // Binary returns a codec for types whose pointers have the methods MarshalBinary and
-// UnmarshalBinary: Binary[time.Time](). For messages of Protocol Buffers, a Codec calls the
-// functions Marshal and Unmarshal of that package.
+// UnmarshalBinary: Binary[time.Time](). For messages of Protocol Buffers, write a Codec that calls
+// the functions Marshal and Unmarshal of that package.
 func Binary[V any, P binaryPointer[V]]() Codec[V] { return binaryCodec[V, P]{} }
 
 type binaryCodec[V any, P binaryPointer[V]] struct{}

@@ -16,7 +16,8 @@ type User struct {
 	Score int
 }
 
-// The line that opens the cache decides where it is: larder.Open, remote.Connect, shared.Open.
+// The line that opens the cache decides where its items are: larder.Open, remote.Connect or
+// shared.Open.
 func Example() {
 	cache, err := larder.Open(larder.Options{Memory: 16 << 20})
 	if err != nil {
@@ -38,7 +39,7 @@ func Example() {
 	// true
 }
 
-// One goroutine loads for all that ask at the same time.
+// One goroutine loads the value for all callers that request it at the same time.
 func ExampleCache_GetOrLoad() {
 	cache, _ := larder.Open(larder.Options{Memory: 16 << 20})
 	defer cache.Close()

@@ -9,8 +9,9 @@ import (
 	"larder.example/larder"
 )
 
-// keyText returns the default of [Options.KeyText]. It panics if a key of the type can have no text
-// that tells it from all others: a pointer in it is another one in each process.
+// keyText returns the default of [Options.KeyText]. It panics if a key of the type cannot have a
+// text that distinguishes it from all other keys. This is the case if the type contains a pointer,
+// whose value differs in each process.
 func keyText[K comparable]() func(K) (string, error) {
 	kind := reflect.TypeFor[K]()
 	if part := withoutText(kind); part != nil {
@@ -20,7 +21,8 @@ func keyText[K comparable]() func(K) (string, error) {
 		return func(key K) (string, error) { return reflect.ValueOf(key).String(), nil }
 	}
 	return func(key K) (string, error) {
-		// A key of an interface type keeps it: the text of its value begins with the type.
+		// For a key of an interface type the dynamic type matters: the text of its value begins with
+		// the type.
 		value := reflect.ValueOf(&key).Elem()
 		text, err := appendKey(nil, value, false)
 		if err != nil {
@@ -32,9 +34,9 @@ func keyText[K comparable]() func(K) (string, error) {
 
 var marshaler = reflect.TypeFor[encoding.TextMarshaler]()
 
-// isMarshaler returns true for a type whose text is that of MarshalText. That of a pointer may be
-// the same for two of them, and a method that a struct has from an embedded field leaves out the
-// other fields.
+// isMarshaler returns true for a type whose text is the result of MarshalText. It returns false for
+// a pointer, because two pointers may have the same text, and for a struct whose method comes from
+// an embedded field, because that method ignores the other fields.
 func isMarshaler(kind reflect.Type) bool {
 	switch kind.Kind() {
 	case reflect.Interface, reflect.Pointer:
@@ -50,7 +52,7 @@ func isMarshaler(kind reflect.Type) bool {
 	return kind.Implements(marshaler)
 }
 
-// withoutText returns the part of a type that has no text, or nil. An interface may have one,
+// withoutText returns the part of a type that has no text, or nil. An interface may have a text,
 // depending on its value.
 func withoutText(kind reflect.Type) reflect.Type {
 	if isMarshaler(kind) {
@@ -131,7 +133,8 @@ func appendParts(dst []byte, brackets string, count int, part func(int) reflect.
 	return append(dst, brackets[1]), nil
 }
 
-// appendDynamic appends the value of an interface: 1 of type int is another key than 1 of int64.
+// appendDynamic appends the type and the value of an interface: 1 of type int and 1 of type int64
+// are different keys.
 func appendDynamic(dst []byte, value reflect.Value) ([]byte, error) {
 	if value.IsNil() {
 		return append(dst, "nil"...), nil

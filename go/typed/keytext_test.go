@@ -13,7 +13,7 @@ import (
 )
 
 type (
-	// level has one String for several values.
+	// level has a method String that returns the same text for several values.
 	level int
 	// name is a string with a method String.
 	name string
@@ -78,7 +78,7 @@ func TestDifferentKeysHaveDifferentTexts(t *testing.T) {
 	wantDistinct(t, [2]string{"a b", "c"}, [2]string{"a", "b c"}, [2]string{"", "a b c"}, [2]string{"a b c", ""})
 	wantDistinct[any](t, nil, "nil", 1, int64(1), uint(1), 1.0, float32(1), true, "true", "1", level(1), level(2), name("1"),
 		pair{"1", "1"}, [2]string{"1", "1"}, struct{ A, B string }{"1", "1"}, [1]any{1}, [1]any{"1"}, [1]any{int64(1)}, 'a', "97")
-	// The method MarshalText of the embedded time leaves the name out.
+	// The method MarshalText of the embedded time ignores the name.
 	type visit struct {
 		time.Time
 		Name string

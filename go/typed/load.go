@@ -8,7 +8,7 @@ import (
 	"larder.example/larder/internal/flight"
 )
 
-// loading is a store as the loads see it.
+// loading is the interface of a store to its loads.
 type loading struct{ store larder.Store }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
@@ -19,8 +19,8 @@ func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	return &attempt{l.store, key}, nil, nil
 }
 
-// attempt is a load for a store without loads of its own. Only changes through the typed cache take
-// precedence over its result.
+// attempt is a load for a store without a method GetOrLoad. Only changes through the typed cache
+// take precedence over its result.
 type attempt struct {
 	store larder.Store
 	key   string

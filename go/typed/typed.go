@@ -1,11 +1,11 @@
-// Package typed keeps Go values in any cache of this module: a [Cache] has keys and values of one
-// type each, and a [Codec] that turns values into bytes.
+// Package typed stores Go values in any cache of this module. A [Cache] has keys of one type and
+// values of one type, and a [Codec] that converts values to bytes.
 //
 //	users := typed.New(cache.Store(), typed.Options[int, User]{Prefix: "user:"})
 //	user, err := users.GetOrLoad(ctx, 7, loadUser)
 //
-// The store is that of a cache in the process, of one that processes share, or of a server: the
-// program changes the line that opens it, and nothing else.
+// The store may belong to a cache in the process, to a cache that processes share, or to a server.
+// To move from one to another, a program changes only the line that opens the cache.
 package typed
 
 import (
@@ -24,30 +24,32 @@ import (
 type Options[K comparable, V any] struct {
 	// Prefix begins all keys of the cache in the store, so that several caches can share a store.
 	Prefix string
-	// KeyText returns the rest of the key of an item in the store. Two keys have different texts. By
-	// default a string or a number is its own text, a type with a method MarshalText has the text
-	// of that, and structs and arrays have those of their parts: {"acme" 7}. The text of a value of
-	// an interface begins with its type. A type with pointers has no text: [New] panics.
+	// KeyText returns the text that follows Prefix in the key of an item in the store. Different keys
+	// must have different texts. By default the text of a string or a number is the string or the
+	// number itself, a type with a method MarshalText uses that method, and the text of a struct or
+	// an array consists of the texts of its parts: {"acme" 7}. The text of a value of an interface
+	// begins with its type. A type with pointers has no text; [New] panics for it.
 	KeyText func(K) string
 	// Codec encodes the values; [JSON] by default.
 	Codec Codec[V]
-	// SkipUndecodable takes bytes that the codec does not decode for no value: after a change of type
-	// V, its items in the store are loaded anew. By default a read of them is a [*CodecError].
+	// SkipUndecodable makes bytes that the codec cannot decode count as a miss. After a change of
+	// type V, its items in the store are then loaded again. By default reading such bytes is a
+	// [*CodecError].
 	SkipUndecodable bool
 	// TTL is the time to live of the items of [Cache.Set]; 0 is the default of the store.
 	TTL time.Duration
 	// LoadTimeout limits the duration of a load in a store without a method GetOrLoad; 30 seconds by
-	// default. The stores of this module have that method, and limits of their own.
+	// default. The stores of this module have that method, and their own limits.
 	LoadTimeout time.Duration
 }
 
 // Cache is a view of a store with typed keys and values. All methods are safe for concurrent use if
-// those of the codec are. It needs no close.
+// the methods of the codec are. A Cache need not be closed.
 type Cache[K comparable, V any] struct {
 	store   larder.Store
 	options Options[K, V]
 	keyText func(K) (string, error)
-	// Loads for a store that has none of its own; otherwise nil.
+	// loads shares the loads of a store without a method GetOrLoad. It is nil for other stores.
 	loads *flight.Group
 }
 
@@ -62,8 +64,8 @@ type loader interface {
 
 const loadTimeoutDefault = 30 * time.Second
 
-// New returns a typed view of a store. It panics if keys of type K need an [Options.KeyText]
-// and it is nil.
+// New returns a typed view of a store. It panics if keys of type K need an [Options.KeyText] and it
+// is nil.
 func New[K comparable, V any](store larder.Store, options Options[K, V]) *Cache[K, V] {
 	text := func(key K) (string, error) { return options.KeyText(key), nil }
 	if options.KeyText == nil {
@@ -94,7 +96,7 @@ func (c *Cache[K, V]) key(key K) (string, error) {
 }
 
 // Get returns the value of a key, or an error that matches [larder.ErrNotFound]. The error is a
-// [*CodecError] if the stored bytes are not those of a value.
+// [*CodecError] if the codec cannot decode the stored bytes.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (value V, err error) {
 	text, err := c.key(key)
 	if err != nil {
@@ -110,19 +112,19 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (value V, err error) {
 	return value, err
 }
 
-// skips returns true for the error of bytes that count as a miss.
+// skips returns true for an error that counts as a miss because of [Options.SkipUndecodable].
 func (c *Cache[K, V]) skips(err error) bool {
 	var undecodable *CodecError
 	return c.options.SkipUndecodable && errors.As(err, &undecodable) && undecodable.IsDecode
 }
 
-// GetMany returns the values of those keys that have one. It sends one request where the store has
-// a method GetMany, as those of this module have. The error is that of the first key that failed;
-// the other values are returned nevertheless.
+// GetMany returns the values of the keys that have one. It sends one request if the store has a
+// method GetMany, as the stores of this module do. If some keys fail, it returns the error of the
+// first of them, and the values of the other keys.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K) (map[K]V, error) {
 	found := make(map[K]V, len(keys))
 	texts := make([]string, 0, len(keys))
-	// The keys that have a text, in its order.
+	// The keys that have a text, in the same order as the texts.
 	asked := make([]K, 0, len(keys))
 	var first error
 	for _, key := range keys {
@@ -147,7 +149,7 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K) (map[K]V, error) {
 
 func (c *Cache[K, V]) getMany(ctx context.Context, keys []string, visit func(at int, encoded []byte)) (first error) {
 	if store, isMany := c.store.(larder.ManyStore); isMany {
-		// A codec may keep the bytes, which a store lends only.
+		// The codec may keep the bytes, but they are valid only during the call.
 		return store.GetMany(ctx, keys, func(at int, encoded []byte) { visit(at, bytes.Clone(encoded)) })
 	}
 	for at, key := range keys {
@@ -161,9 +163,10 @@ func (c *Cache[K, V]) getMany(ctx context.Context, keys []string, visit func(at 
 	return first
 }
 
-// Touch sets the time to live of the item of a key, counted from now, and reports whether there is
-// one: 0 means the default of the store, and a negative one deletes the item. The error matches
-// [errors.ErrUnsupported] where the store has no method Touch, as those of this module have.
+// Touch sets the time to live of the item of a key, counted from now, and reports whether the item
+// exists. A ttl of 0 means the default of the store, and a negative ttl deletes the item. The error
+// matches [errors.ErrUnsupported] if the store has no method Touch. The stores of this module have
+// it.
 func (c *Cache[K, V]) Touch(ctx context.Context, key K, ttl time.Duration) (bool, error) {
 	text, err := c.key(key)
 	if err != nil {
@@ -181,8 +184,8 @@ func (c *Cache[K, V]) Set(ctx context.Context, key K, value V) error {
 	return c.SetFor(ctx, key, value, c.options.TTL)
 }
 
-// SetFor is [Cache.Set] with a time to live: 0 means the default of the store, and a negative one
-// deletes the item.
+// SetFor is like [Cache.Set], with a time to live: 0 means the default of the store, and a negative
+// ttl deletes the item.
 func (c *Cache[K, V]) SetFor(ctx context.Context, key K, value V, ttl time.Duration) error {
 	text, err := c.key(key)
 	if err != nil {
@@ -196,7 +199,7 @@ func (c *Cache[K, V]) SetFor(ctx context.Context, key K, value V, ttl time.Durat
 	return c.store.Set(ctx, text, encoded, ttl)
 }
 
-// Delete removes the item of a key, if there is one.
+// Delete removes the item of a key, if it exists.
 func (c *Cache[K, V]) Delete(ctx context.Context, key K) error {
 	text, err := c.key(key)
 	if err != nil {
@@ -206,11 +209,11 @@ func (c *Cache[K, V]) Delete(ctx context.Context, key K) error {
 	return c.store.Delete(ctx, text)
 }
 
-// GetOrLoad returns the value of a key. If there is none, it calls load and stores the result. All
-// goroutines that request a key at the same time share one load; each gets a value of its own,
-// which it may change. See the method GetOrLoad of the cache behind the store, which adds refreshes
-// of stale values. Bytes in the store that are not those of a value are a [*CodecError], as in
-// [Cache.Get], unless [Options.SkipUndecodable] has them loaded anew.
+// GetOrLoad returns the value of a key. If the key has no value, it calls load and stores the
+// result. All goroutines that request a key at the same time share one load; each receives its own
+// value, which it may change. See the method GetOrLoad of the underlying cache for the details; it
+// may also refresh stale values. If the codec cannot decode the bytes in the store, the error is a
+// [*CodecError], as in [Cache.Get]; with [Options.SkipUndecodable] GetOrLoad loads the value again.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V]) (value V, err error) {
 	text, err := c.key(key)
 	if err != nil {
@@ -228,8 +231,8 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V]) (
 	if !c.skips(err) {
 		return value, err
 	}
-	// Without the item the next load stores its result. Another caller may have stored it already:
-	// then one load too many takes place.
+	// Delete the item, so that the next load stores its result. If another caller has already stored
+	// it, one unnecessary load takes place.
 	if err := c.store.Delete(ctx, text); err != nil {
 		return value, err
 	}
@@ -254,7 +257,8 @@ func (c *Cache[K, V]) load(ctx context.Context, key string, load larder.Loader) 
 	return c.loads.Load(ctx, key, flight.Loader(load))
 }
 
-// forget keeps the load in flight of a key that is about to change from storing its result.
+// forget is called before a change of a key. It prevents a load of the key in flight from storing
+// its result.
 func (c *Cache[K, V]) forget(key string) {
 	if c.loads != nil {
 		c.loads.Forget(key)

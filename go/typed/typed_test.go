@@ -30,7 +30,7 @@ func openCache(t *testing.T) *larder.Cache {
 	return cache
 }
 
-// mapStore is a store that package larder does not know: it has no loads of its own.
+// mapStore is a store from outside of this module. It has no method GetOrLoad.
 type mapStore struct{ items sync.Map }
 
 func (s *mapStore) Get(_ context.Context, key string) ([]byte, error) {
@@ -198,7 +198,8 @@ func TestPanicsInCodecsReleaseEverything(t *testing.T) {
 	}
 	encodes := New(cache.Store(), Options[int, string]{Codec: panics{inEncode: true}})
 	decodes := New(cache.Store(), Options[int, string]{Codec: panics{}})
-	// More than the memory: a value that stayed pinned would leave none for the others.
+	// The values need more than the memory of the cache: if a value stayed pinned, no memory would be
+	// left for the others.
 	for round := range 2000 {
 		check.Equal(t, "Set", recovered(func() { _ = encodes.Set(ctx, round, "v") }), any("defect in Encode"))
 		check.NoError(t, decodes.Set(ctx, round, strings.Repeat("v", 10_000)))

@@ -24,7 +24,7 @@ type BinaryRequest struct {
 	// Opaque is copied to the response.
 	Opaque uint32
 	CAS    uint64
-	// Extras are the command's further arguments: see AppendStoreExtras and its kin.
+	// Extras are the other arguments of the command: see AppendStoreExtras and similar functions.
 	Extras, Key, Value []byte
 }
 
@@ -33,7 +33,7 @@ type BinaryResponse struct {
 	Opcode   Opcode
 	DataType uint8
 	Status   BinaryStatus
-	// Opaque is that of the request.
+	// Opaque is the Opaque of the request.
 	Opaque             uint32
 	CAS                uint64
 	Extras, Key, Value []byte
@@ -116,9 +116,9 @@ func clip(b []byte, length int) []byte {
 	return b
 }
 
-// Parse parses a request at the start of b, as described for the package. The server has to check
-// extras and key. If the error is [ErrShort] and n is not 0, all fields but Extras, Key and Value
-// are set.
+// Parse parses a request at the start of b, as described for the package. The server must check
+// extras and key. If the error is [ErrShort] and n is not 0, Parse has set all fields except
+// Extras, Key and Value.
 func (r *BinaryRequest) Parse(b []byte) (int, error) {
 	key, value, n, err := cutMessage(b, MagicRequest)
 	if n == 0 {
@@ -217,13 +217,13 @@ func ParseCountExtras(extras []byte) (delta, initial uint64, exptime uint32, ok 
 	return binary.BigEndian.Uint64(extras), binary.BigEndian.Uint64(extras[8:]), binary.BigEndian.Uint32(extras[16:]), true
 }
 
-// AppendUint32Extras appends extras of one number: the flags of a value, the exptime of touch, gat
-// and flush, or the level of verbosity.
+// AppendUint32Extras appends extras that consist of one number: the flags of a value, the exptime
+// of touch, gat and flush, or the level of verbosity.
 func AppendUint32Extras(dst []byte, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(dst, v)
 }
 
-// ParseUint32Extras parses extras of one number.
+// ParseUint32Extras parses extras that consist of one number.
 func ParseUint32Extras(extras []byte) (v uint32, ok bool) {
 	if len(extras) != 4 {
 		return 0, false

@@ -14,13 +14,13 @@ type Command struct {
 	// Key is the key, or the group of TextStats. Key and Value are valid during the call.
 	Key, Value []byte
 	Flags      uint32
-	// Exptime is that of [TextRequest].
+	// Exptime is the Exptime of a [TextRequest].
 	Exptime int32
 	// CAS is the token to compare with for TextCAS; for other commands it is 0, or a token that the
 	// item must have.
 	CAS uint64
-	// Delta belongs to TextIncr and TextDecr. If Creates is true, an absent key gets the number
-	// Initial, which is the result.
+	// Delta belongs to TextIncr and TextDecr. If Creates is true and the key is absent, the handler
+	// stores the number Initial and returns it.
 	Delta, Initial uint64
 	Creates        bool
 }
@@ -38,7 +38,7 @@ type Result struct {
 	CAS    uint64
 	Number uint64
 	Text   string
-	// Stats are names and values in turn.
+	// Stats are names and values, alternating.
 	Stats []string
 }
 
@@ -159,7 +159,7 @@ func (h CommandHandler) answerBinary(w *Writer, r *BinaryRequest) {
 	case c.Verb == TextIncr && v.Kind == TextClientError, c.Verb == TextDecr && v.Kind == TextClientError:
 		status = StatusNonNumeric
 	}
-	// A quiet get shows hits, another quiet command errors.
+	// A quiet get responds only to hits, and another quiet command only to errors.
 	if r.Opcode.IsQuiet() && (status == StatusOK && !isGet || status == StatusNotFound && isGet) {
 		return
 	}

@@ -104,7 +104,7 @@ func (r *MetaRequest) isUsual(s MetaStatus) bool {
 	return s == MetaHeader || s == MetaValue
 }
 
-// showMeta adds what the flags of a request ask for.
+// showMeta adds the details that the flags of a request require.
 func (v *Result) showMeta(r *MetaRequest, response *MetaResponse) {
 	value, found := v.Value, response.Status == MetaHeader
 	if v.Kind == TextNumber {

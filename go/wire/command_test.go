@@ -15,7 +15,7 @@ import (
 	"larder.example/larder/internal/grammar"
 )
 
-// mirror responds to each command with what it has received.
+// mirror responds to each command with the command that it has received.
 func mirror(c *Command) Result {
 	if c.Verb == TextOther {
 		return Result{}

@@ -31,7 +31,7 @@ func NewConn(conn net.Conn, maxMessageBytes int) *Conn {
 	return &Conn{Conn: conn, r: NewReader(conn, maxMessageBytes), w: NewWriter(conn)}
 }
 
-// Dial connects to a server: network and address are those of [net.Dial].
+// Dial connects to a server. The network and the address are as in [net.Dial].
 func Dial(ctx context.Context, network, address string) (*Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -48,8 +48,8 @@ func (c *Conn) Send(messages ...Appender) error {
 	return c.w.Flush()
 }
 
-// Receive receives a message of the type of m, which is valid until the next Receive. Its errors
-// are those of [Reader.Read].
+// Receive receives a message of the type of m, which is valid until the next Receive. It returns
+// the same errors as [Reader.Read].
 func (c *Conn) Receive(m Parser) error { return c.r.Read(m) }
 
 // Buffered returns the number of bytes that were received but not parsed.

@@ -62,7 +62,8 @@ func TestConnInAllProtocols(t *testing.T) {
 	}
 }
 
-// Every opcode that memcached lists has a name, and a server knows all that it implements.
+// Every opcode that memcached lists has a name, and the server recognizes all opcodes that it
+// implements.
 func TestOpcodesAreNamed(t *testing.T) {
 	named := 0
 	for o := range 256 {

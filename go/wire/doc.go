@@ -11,17 +11,17 @@
 //
 // If err is nil, the message takes the first n bytes of b.
 //
-// If err is [ErrShort], the message is incomplete. n is its length if that is known already,
+// If err is [ErrShort], the message is incomplete. n is its length if the length is already known,
 // otherwise 0.
 //
-// If err is a [*SyntaxError], the bytes are no valid message of this kind. The next message begins
-// after n bytes, possibly beyond the end of b. If n is 0, the start of the next message is unknown,
-// and the connection should be closed.
+// If err is a [*SyntaxError], the bytes are not a valid message of this kind. The next message
+// begins after n bytes, possibly beyond the end of b. If n is 0, the start of the next message is
+// unknown, and the connection should be closed.
 //
 // The result does not depend on how a stream is split into reads. A parser does not allocate memory
 // for announced lengths, and does not panic on any input.
 //
-// [Reader] and [Writer] are bounded buffers between messages and connections, and [Conn] is both on
-// one connection. [Server] is a server that lacks only a handler for the commands: a [Handler] of
-// messages, or a [CommandHandler] for the commands that all protocols have.
+// [Reader] and [Writer] are bounded buffers between messages and connections. [Conn] combines both
+// on one connection. [Server] is a complete server except for a handler of the commands: a
+// [Handler] of messages, or a [CommandHandler] for the commands that all protocols have.
 package wire

@@ -13,8 +13,8 @@ var ErrShort = errors.New("wire: incomplete message")
 const (
 	// MaxLineBytes limits a line of a request in the text and meta protocols, including its end.
 	MaxLineBytes = grammar.LineMax
-	// MaxListBytes limits the lines that may be longer: those of get, gets, gat and gats, and those
-	// of responses.
+	// MaxListBytes limits the lines that may be longer: the lines of the commands that list keys
+	// (TextGet to TextGats), and the lines of responses.
 	MaxListBytes = 64 << 10
 	// MaxKeyBytes limits the length of a key.
 	MaxKeyBytes = grammar.KeyMax

@@ -45,7 +45,7 @@ func ExampleReader() {
 }
 
 func ExampleConn() {
-	// A server of one connection that knows one value.
+	// This server serves one connection and has one value.
 	ours, theirs := net.Pipe()
 	go func() {
 		server, request := wire.NewConn(theirs, 1<<20), new(wire.BinaryRequest)

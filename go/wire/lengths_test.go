@@ -13,7 +13,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// The lengths around which a sum with the length of a line leaves 31 bits, and 32.
+// The lengths around which a sum with the length of a line exceeds 31 bits, and 32 bits.
 var longLengths = []uint64{
 	math.MaxInt32 - MaxLineBytes, math.MaxInt32 - 64, math.MaxInt32 - 24, math.MaxInt32 - 7,
 	math.MaxInt32 - 2, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1,
@@ -56,7 +56,7 @@ func TestParseOfLongLengthsReturnsTheirLengthOrAnError(t *testing.T) {
 			isWrong := errors.As(err, &wrong)
 			switch {
 			case err == nil:
-				t.Errorf("Parse(%q): no error, want one: the value is not there", b)
+				t.Errorf("Parse(%q): no error, want one: the value is missing", b)
 			case errors.Is(err, ErrShort) && uint64(n) < length:
 				t.Errorf("Parse(%q) = %d, ErrShort, want the length of the message", b, n)
 			case isWrong && n != 0 && n != bytes.IndexByte([]byte(b), '\n')+1 && uint64(n) < length:

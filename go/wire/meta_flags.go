@@ -7,7 +7,7 @@ import (
 	"larder.example/larder/internal/grammar"
 )
 
-// The flags of the meta protocol. A command ignores the flags of the others.
+// The flags of the meta protocol. A command ignores the flags of other commands.
 const (
 	FlagBase64       = 'b' // the key is in base64
 	FlagCAS          = 'c' // return the CAS token
@@ -37,9 +37,9 @@ const (
 	FlagRecacheTaken = 'Z' // in a response: another client has the recache token
 )
 
-// MetaFlags are the flags of a meta command as on its line: letters separated by spaces, some
-// followed by a token. A conversion such as MetaFlags("v f T60") creates them, or Add, AddToken and
-// AddInt.
+// MetaFlags are the flags of a meta command in the format of its line: letters separated by spaces,
+// some followed by a token. Create them with a conversion such as MetaFlags("v f T60"), or with
+// Add, AddToken and AddInt.
 type MetaFlags []byte
 
 // All returns an iterator over the letters and their tokens, in the order of the line.
@@ -69,13 +69,13 @@ func (f MetaFlags) Has(letter byte) bool {
 	return ok
 }
 
-// Uint returns the number after a letter, and reports whether there is one.
+// Uint returns the number after a letter, and reports whether the letter has a number.
 func (f MetaFlags) Uint(letter byte) (uint64, bool) {
 	token, _ := f.Token(letter)
 	return ParseUint(token)
 }
 
-// Int is Uint for a number that may be negative.
+// Int is like Uint, for a number that may be negative.
 func (f MetaFlags) Int(letter byte) (int64, bool) {
 	token, _ := f.Token(letter)
 	return grammar.ParseInt(token)
@@ -100,7 +100,7 @@ func (f MetaFlags) AddUint(letter byte, v uint64) MetaFlags {
 	return strconv.AppendUint(f.Add(letter), v, 10)
 }
 
-// AddInt returns the flags with a letter and a number appended, which may be negative.
+// AddInt returns the flags with a letter and a number appended. The number may be negative.
 func (f MetaFlags) AddInt(letter byte, v int64) MetaFlags {
 	return strconv.AppendInt(f.Add(letter), v, 10)
 }

@@ -27,7 +27,7 @@ func (v MetaVerb) String() string { return "m" + string(rune(v)) }
 // MetaRequest is a meta command.
 type MetaRequest struct {
 	Verb MetaVerb
-	// Key is the key as on the line: in base64 if Flags contain FlagBase64. mn has no key.
+	// Key is the key in the format of the line: in base64 if Flags contain FlagBase64. mn has no key.
 	Key   []byte
 	Flags MetaFlags
 	// Value is the value that ms stores.
@@ -61,7 +61,8 @@ func (r *MetaRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// cutMeta returns a line of head bytes from the letter of its meta command on, if it is one.
+// cutMeta returns the part of a line of head bytes that begins with the letter of its meta command,
+// if the line is a meta command.
 func cutMeta(line []byte, head int) (rest []byte, isMeta bool) {
 	if len(line) == 0 || line[0] != 'm' {
 		return nil, false
@@ -86,7 +87,7 @@ func (r *MetaRequest) Parse(b []byte) (int, error) {
 	return r.parseLine(b, rest, head)
 }
 
-// parseLine parses a line from the letter of the command on.
+// parseLine parses a line that begins with the letter of the command.
 func (r *MetaRequest) parseLine(b, line []byte, head int) (int, error) {
 	*r = MetaRequest{Verb: MetaVerb(line[0])}
 	if r.Verb == MetaNoOp {

@@ -78,8 +78,8 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("0x%02x", uint8(o))
 }
 
-// IsQuiet reports whether a server responds only to the unusual outcome: to hits of gets, and to
-// errors.
+// IsQuiet reports whether a server responds only to the unusual outcome: to hits if the command
+// reads, and otherwise to errors.
 func (o Opcode) IsQuiet() bool { return o.Loud() != o }
 
 // Loud returns the opcode of the same command with a response to each outcome: OpGet for OpGetQ.

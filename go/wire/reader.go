@@ -11,15 +11,15 @@ type Parser interface {
 	Parse(b []byte) (int, error)
 }
 
-// The size of the first read buffer, and of that of a connection that has filled it once. An idle
-// connection keeps little memory.
+// The size of the first read buffer, and the size after the connection has filled it once. An idle
+// connection thus keeps little memory.
 const (
 	firstBytes = 4 << 10
 	readBytes  = 16 << 10
 )
 
-// For a large message a buffer grows to this multiple of the bytes that have arrived, so a peer has
-// to send what it announces.
+// For a large message a buffer grows at most to this multiple of the bytes that have arrived, so a
+// peer cannot occupy memory by announcing a length.
 const growFactor = 4
 
 // DefaultMaxMessageBytes is the default limit of a message.
@@ -56,8 +56,8 @@ func (r *Reader) Buffered() int { return r.end - r.start }
 //
 // After a [*TooLargeError], and after a [*SyntaxError] with a Reply other than a SERVER_ERROR, the
 // next Read continues after the invalid message. After any other error the connection should be
-// closed: io.EOF means that the peer has closed it between two messages, io.ErrUnexpectedEOF within
-// one.
+// closed: io.EOF means that the peer has closed it between two messages, and io.ErrUnexpectedEOF
+// that it has closed it within a message.
 func (r *Reader) Read(m Parser) error {
 	if r.skip > 0 {
 		if err := r.discard(); err != nil {
@@ -96,8 +96,8 @@ func (r *Reader) releaseLarge() {
 	}
 }
 
-// Take returns bytes of the last message that the caller may keep: a copy, or the bytes of a large
-// message themselves, whose buffer the reader does not reuse.
+// Take returns bytes of the last message in memory that the caller may keep. It returns a copy, or
+// for a large message the bytes themselves; the reader then does not reuse their buffer.
 func (r *Reader) Take(b []byte) []byte {
 	if r.released > 0 && len(b) > r.released/4*3 {
 		return b
@@ -151,7 +151,7 @@ func (r *Reader) grow(want int) {
 	if r.busy {
 		size = readBytes
 	}
-	// Compared in 64 bits: a multiple of what is here may exceed an int of 32.
+	// Compare in 64 bits: a multiple of have may exceed an int of 32 bits.
 	size = max(size, int(min(uint64(want), growFactor*uint64(have))))
 	if want <= have && have >= size {
 		size = int(min(2*uint64(have), math.MaxInt))

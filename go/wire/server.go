@@ -21,7 +21,7 @@ type Handler interface {
 	Answer(w *Writer, r *Request)
 }
 
-// HandlerFunc is a function as a [Handler].
+// HandlerFunc is an adapter that makes a function a [Handler].
 type HandlerFunc func(w *Writer, r *Request)
 
 // Answer calls f.
@@ -37,31 +37,32 @@ const (
 // ErrServerClosed is the error of Serve and ServeConn after Shutdown.
 var ErrServerClosed = errors.New("wire: server is closed")
 
-// Server is a memcached server without a cache. It parses commands, responds to malformed ones,
+// Server is a memcached server without a cache. It parses commands, responds to malformed commands,
 // calls a handler for the others, and closes a connection on quit. The fields must not change after
 // the first call of a method.
 type Server struct {
 	Handler Handler
 	// MaxMessageBytes limits the size of a command, including its value. The server skips larger
-	// ones and responds with an error. 0 means DefaultMaxMessageBytes.
+	// commands and responds with an error. 0 means DefaultMaxMessageBytes.
 	MaxMessageBytes int
-	// MaxConns limits the number of open connections; 0 means DefaultMaxConns. Serve sends "ERROR
-	// Too many open connections" to one above it, and closes it.
+	// MaxConns limits the number of open connections; 0 means DefaultMaxConns. Serve sends "ERROR Too
+	// many open connections" to a connection above the limit, and closes it.
 	MaxConns int
 	// IdleTimeout limits the time between commands of a connection; 0 means no limit.
 	IdleTimeout time.Duration
-	// ReadTimeout limits the time from the first to the last byte of a command, and WriteTimeout
-	// that in which a client takes 64 KiB of responses. 0 means DefaultReadTimeout and
-	// DefaultWriteTimeout, and a negative value no limit.
+	// ReadTimeout limits the time from the first to the last byte of a command. WriteTimeout limits
+	// the time in which a client must read 64 KiB of responses. 0 means DefaultReadTimeout and
+	// DefaultWriteTimeout, and a negative value means no limit.
 	ReadTimeout, WriteTimeout time.Duration
 
 	open openConns
 }
 
-// Serve accepts connections until ctx ends, the listener fails, or Shutdown. It closes the
-// listener, and waits for the handlers of its connections: after Shutdown they complete their
-// commands, otherwise Serve closes them. It returns nil if ctx has ended, and [ErrServerClosed]
-// after Shutdown. While the process has no descriptor for another connection, Serve waits for one.
+// Serve accepts connections until ctx ends, the listener fails, or Shutdown is called. It closes
+// the listener and waits for the handlers of its connections. After Shutdown the connections
+// complete their commands, otherwise Serve closes them. It returns nil if ctx has ended, and
+// [ErrServerClosed] after Shutdown. While the process has no file descriptor for another
+// connection, Serve waits for one.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	done := make(chan struct{})
 	end := sync.OnceFunc(func() {
@@ -98,8 +99,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// ServeConn serves one connection until its end and closes it. It returns nil if the client closes
-// it or sends quit, and after Shutdown.
+// ServeConn serves one connection until it ends, and closes it. It returns nil if the client closes
+// the connection or sends quit, and after Shutdown.
 func (s *Server) ServeConn(conn net.Conn) error {
 	c := newServerConn(s, conn)
 	if err := s.open.add(c, math.MaxInt); err != nil {
@@ -109,9 +110,9 @@ func (s *Server) ServeConn(conn net.Conn) error {
 	return c.run()
 }
 
-// Shutdown closes the listeners and the idle connections, lets the others complete the commands of
-// which a part has arrived, and waits for them. When ctx ends, it closes them and returns the error
-// of ctx.
+// Shutdown closes the listeners and the idle connections. It waits until the other connections have
+// completed the commands that have arrived, also in part. When ctx ends, it closes them and returns
+// the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.open.drain()
 	ended := make(chan struct{})

@@ -16,8 +16,8 @@ type serverConn struct {
 	server *Server
 	r      *Reader
 	w      *Writer
-	// hasDeadline is true while the read deadline is set, and isPartial while it is that of a
-	// command that has arrived in part.
+	// hasDeadline is true while the read deadline is set. isPartial is true while it is the deadline
+	// of a command that has arrived in part.
 	hasDeadline, isPartial bool
 
 	mu sync.Mutex
@@ -41,7 +41,7 @@ func (c *serverConn) run() error {
 	request := new(Request)
 	for {
 		err := c.r.Read(request)
-		// The time of the next command counts from its own first byte.
+		// The timeout of the next command starts at its first byte.
 		c.isPartial = false
 		switch {
 		case err == io.EOF:
@@ -63,8 +63,7 @@ func (c *serverConn) run() error {
 	}
 }
 
-// Read reads more of the commands. A server that is shut down reads no new command: the result is
-// io.EOF then.
+// Read reads more of the commands. After a shutdown it reads no new command and returns io.EOF.
 func (c *serverConn) Read(b []byte) (int, error) {
 	if err := c.w.Flush(); err != nil {
 		return 0, err
@@ -85,11 +84,12 @@ func (c *serverConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// beginRead sets the deadline of a read. It returns false if there is nothing to read for.
+// beginRead sets the deadline of a read. It returns false if the connection should not read any
+// more.
 func (c *serverConn) beginRead(isIdle bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Shutdown looks at isIdle after it has begun to drain.
+	// Shutdown reads isIdle after it has begun to drain.
 	c.isIdle = isIdle
 	if isIdle && c.server.open.isDraining() {
 		return false
@@ -100,7 +100,7 @@ func (c *serverConn) beginRead(isIdle bool) bool {
 	}
 	switch {
 	case !isIdle && c.isPartial:
-		// The deadline counts from the first byte of the command.
+		// The timeout starts at the first byte of the command.
 	case timeout > 0:
 		_ = c.SetReadDeadline(time.Now().Add(timeout))
 		c.hasDeadline = true
@@ -131,7 +131,7 @@ type openConns struct {
 
 	mu    sync.Mutex
 	conns map[*serverConn]struct{}
-	// atDrains end the calls of Serve.
+	// atDrains are functions that end the calls of Serve.
 	atDrains map[*func()]struct{}
 }
 
@@ -161,7 +161,8 @@ func (o *openConns) remove(c *serverConn) {
 	o.running.Done()
 }
 
-// atDrain has drain call f, until forget is called. It returns false if drain was called already.
+// atDrain registers f, which drain calls unless forget was called before. It returns false if drain
+// was already called.
 func (o *openConns) atDrain(f func()) (forget func(), isOpen bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -70,21 +70,21 @@ type TextRequest struct {
 	Verb TextVerb
 	// Name is the command if Verb is TextOther.
 	Name []byte
-	// Keys are the keys of get, gets, gat and gats; other commands have one.
+	// Keys are the keys of the command. Only the commands from TextGet to TextGats can have several.
 	Keys Words
 	// Flags, Value and CAS belong to storage commands.
 	Flags uint32
 	Value []byte
 	CAS   uint64
-	// Exptime is 0 for never, seconds from now up to 30 days, a Unix time above, and negative for
-	// at once. For flush_all it is the delay.
+	// Exptime is 0 if the item never expires, and negative if it expires immediately. Up to 30 days
+	// it is a number of seconds from now, and above that a Unix time. For flush_all it is the delay.
 	Exptime int32
 	// Delta is the number that incr adds and decr subtracts.
 	Delta uint64
 	// Args are the arguments of stats, verbosity, version, quit and TextOther.
 	Args Words
-	// NoReply suppresses the response. For TextOther the word remains in Args: [Writer.Unknown] looks
-	// for it there.
+	// NoReply suppresses the response. For TextOther the word remains in Args, where [Writer.Unknown]
+	// looks for it.
 	NoReply bool
 }
 
@@ -107,7 +107,7 @@ func (r *TextRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	case TextOther:
 		dst = appendWords(append(dst, r.Name...), r.Args)
 		if len(r.Name) == 1 && len(r.Args) == 0 && !r.NoReply {
-			// A line of three bytes is no command.
+			// A line of three bytes is not a command.
 			dst = append(dst, ' ')
 		}
 	case TextGet, TextGets, TextDelete:
@@ -138,7 +138,7 @@ func (r *TextRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 }
 
 // Parse parses a request at the start of b, as described for the package. An unknown command is
-// TextOther; the server has to reject it.
+// TextOther; the server must reject it.
 func (r *TextRequest) Parse(b []byte) (int, error) {
 	line, head, err := cutRequest(b)
 	if err != nil {

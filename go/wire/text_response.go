@@ -68,8 +68,8 @@ type TextResponse struct {
 	HasCAS bool
 	// Number belongs to TextNumber.
 	Number uint64
-	// Text is the rest of the line: name and value of TextStat, the message of an error, all of
-	// TextLine.
+	// Text is the rest of the line: name and value of TextStat, the message of an error, and the
+	// complete line of TextLine.
 	Text []byte
 }
 

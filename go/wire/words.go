@@ -8,10 +8,10 @@ import (
 	"larder.example/larder/internal/grammar"
 )
 
-// Words are words of a line, separated by one or more spaces.
+// Words is a list of words from a line, separated by one or more spaces.
 type Words []byte
 
-// All returns an iterator over the words.
+// All returns an iterator over the list.
 func (w Words) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for word, rest := grammar.CutWord(w); len(word) > 0; word, rest = grammar.CutWord(rest) {
@@ -44,7 +44,7 @@ func cutRequest(b []byte) (line []byte, n int, err error) {
 	return cutLongLine(b, outOfMemory)
 }
 
-// cutResponse is cutRequest for a response.
+// cutResponse is like cutRequest, for a response.
 func cutResponse(b []byte) (line []byte, n int, err error) { return cutLongLine(b, "") }
 
 func cutLongLine(b []byte, reply string) (line []byte, n int, err error) {
@@ -66,7 +66,7 @@ func messageBytes(head int, length uint64) (n int, fits bool) {
 	return int(sum), sum <= math.MaxInt
 }
 
-// valueMessageBytes is messageBytes for a value with its line end.
+// valueMessageBytes is like messageBytes, for a value with its line end.
 func valueMessageBytes(head, length int) (n int, fits bool) {
 	return messageBytes(head, uint64(length)+uint64(len("\r\n")))
 }
@@ -87,11 +87,11 @@ func cutValue(b []byte, head, n int, reply string) (value []byte, err error) {
 	return b[head : n-2 : n-2], nil
 }
 
-// refusal returns the error for an invalid request with a response of package grammar.
+// refusal returns the error for an invalid request to which package grammar has a response.
 func refusal(want string, got []byte, reply string) error {
 	return syntax(want, got, strings.TrimSuffix(reply, "\r\n"))
 }
 
 // ParseUint parses a decimal number as memcached writes it. It returns false for other input, and
-// from 2^64 on.
+// for numbers of 2^64 or more.
 func ParseUint(word []byte) (uint64, bool) { return grammar.ParseUint(word) }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Messages are buffered up to this size, in bytes, and larger buffers are not kept.
+// The writer buffers messages up to this size, in bytes, and does not keep larger buffers.
 const flushBytes = 64 << 10
 
-// Values from this size on, in bytes, are written without a copy.
+// The writer does not copy values of this size, in bytes, or more.
 const noCopyBytes = 16 << 10
 
 // Writer buffers messages for a connection. It is not safe for concurrent use.
@@ -17,26 +17,26 @@ const noCopyBytes = 16 << 10
 //	w.SetBuffer(message.AppendTo(w.Buffer()))
 //	err := w.Flush()
 //
-// After an error all later calls return it.
+// After an error all later calls return the same error.
 type Writer struct {
 	dst io.Writer
 	buf []byte
 	err error
 	// The number of bytes that dst has accepted.
 	written int64
-	// deadline limits the time in which the peer takes the bytes; nil for no limit.
+	// deadline limits the time in which the peer must read the bytes; nil means no limit.
 	deadline *writeDeadline
 }
 
-// writeDeadline is a time limit for each part of the bytes that a peer takes.
+// writeDeadline is a time limit for each part of the bytes that a peer must read.
 type writeDeadline struct {
 	conn    net.Conn
 	timeout time.Duration
 	end     time.Time
 }
 
-// extend moves the deadline to between three quarters of the timeout and all of it: so most writes
-// need not set it.
+// extend moves the deadline so that between three quarters of the timeout and the full timeout
+// remain. Most writes thus need not set it.
 func (d *writeDeadline) extend() {
 	if now := time.Now(); d.end.Sub(now) < d.timeout/4*3 {
 		d.end = now.Add(d.timeout)
@@ -51,8 +51,8 @@ func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst} }
 // Buffer returns the buffered bytes, to append a message.
 func (w *Writer) Buffer() []byte { return w.buf }
 
-// SetBuffer replaces the buffered bytes by an extension of Buffer, and flushes them if they exceed
-// 64 KiB.
+// SetBuffer replaces the buffered bytes with an extension of Buffer, and flushes them if they
+// exceed 64 KiB.
 func (w *Writer) SetBuffer(b []byte) {
 	w.buf = b
 	if len(w.buf) >= flushBytes {
@@ -60,7 +60,7 @@ func (w *Writer) SetBuffer(b []byte) {
 	}
 }
 
-// Value appends a value and its end. It writes a large value at once, without a copy.
+// Value appends a value and its end. It writes a large value immediately, without a copy.
 func (w *Writer) Value(value []byte, end string) {
 	if len(value) < noCopyBytes {
 		w.SetBuffer(append(append(w.buf, value...), end...))

@@ -1,5 +1,5 @@
-// Package codecs compares the binary codec of larder/wire with that of dustin/gomemcached, in the
-// same run and on the same messages.
+// Package codecs compares the binary codec of larder/wire with the codec of dustin/gomemcached, in
+// the same run and on the same messages.
 //
 //	go test -bench . -count 5 ./codecs
 package codecs
@@ -68,7 +68,8 @@ type theirMessage interface {
 // sink keeps results, so that the compiler keeps the work.
 var sink []byte
 
-// encode encodes a message without a large value: both codecs send that from its place.
+// encode encodes a message without a large value, because both codecs send a large value without a
+// copy.
 func encode(name string, ours ourMessage, theirs theirMessage, value []byte) pair {
 	isLarge := len(value) > 1000
 	return pair{"encode " + name, func(n int) {
@@ -92,7 +93,7 @@ func encode(name string, ours ourMessage, theirs theirMessage, value []byte) pai
 	}, 0.2}
 }
 
-// endless is a connection that has a message many times.
+// endless is a connection that repeats a message.
 type endless struct {
 	message []byte
 	at      int
@@ -140,7 +141,7 @@ func parseMemory[O, T any, P interface {
 	return pair{"parse " + name, ours, theirs, 0.3}
 }
 
-// parseStream parses messages from a connection that has many.
+// parseStream parses messages from a connection that contains many of them.
 func parseStream[O, T any, P interface {
 	*O
 	wire.Parser

@@ -1,5 +1,5 @@
 // Command compare compares larder with other caches for Go and prints the tables of
-// docs/benchmarks.md. Each cache has a process of its own; the processes take turns, round by
+// docs/benchmarks.md. Each cache runs in a separate process. The processes take turns, round by
 // round, so that drift of the machine's speed affects all of them.
 //
 //	go run ./compare -gogc 100 -hugepages default
@@ -53,7 +53,7 @@ type options struct {
 	draws int
 }
 
-// setting is how the processes run.
+// setting is the configuration of the processes.
 type setting struct {
 	gogc      int
 	hugePages string
@@ -91,7 +91,7 @@ func main() {
 	flag.DurationVar(&o.length, "time", 200*time.Millisecond, "duration of a round")
 	flag.DurationVar(&o.settle, "settle", 5*time.Second,
 		"time after the filling for what caches do in the background")
-	gogc := flag.String("gogc", "100", "GOGC of the processes; with 100,400 all is measured twice")
+	gogc := flag.String("gogc", "100", "GOGC of the processes; with 100,400 every load is measured twice")
 	hugePages := flag.String("hugepages", "default",
 		"default: as the kernel's setting is; never: without, by prctl in the processes;\n"+
 			"always: writes the kernel's setting, which needs root, and restores it at the end;\n"+
@@ -179,7 +179,7 @@ func measureAll(kinds []bench.Kind, o opener) (all []table, err error) {
 }
 
 // onSignal calls a function when the program is interrupted, and ends the program. The processes
-// for the caches end because their input does.
+// for the caches end because their input ends.
 func onSignal(clean func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -196,7 +196,7 @@ func measure(load bench.Load, kinds []bench.Kind, o opener) (t table, err error)
 	if err := load.Draw(o.folder, o.draws); err != nil {
 		return t, err
 	}
-	// The memory of larder, the first cache, is that of the caches on Go's heap.
+	// The caches on Go's heap get the same memory as larder, the first cache.
 	var target int64
 	for _, kind := range kinds {
 		p, err := o.open(kind, load, target)

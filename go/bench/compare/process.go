@@ -17,21 +17,23 @@ import (
 )
 
 const (
-	// childVariable names the environment variable with the order of a process for one cache.
+	// childVariable is the name of the environment variable that contains the order for the process
+	// of one cache.
 	childVariable = "LARDER_BENCH_CHILD"
-	// The heap of a process whose cache has room for all items. Without it, caches that keep their
-	// bytes elsewhere would have collections all the time, because Go's heap would be empty.
+	// The heap of a process whose cache has room for all items. Without it, Go's heap would be almost
+	// empty for caches that store their bytes elsewhere, and the process would constantly run
+	// collections.
 	programHeap = 64 << 20
-	// The operations that bring a full cache to its steady state, for each item.
+	// The number of operations per item that bring a full cache to its steady state.
 	warmOps = 2
-	// How much the memory of a cache on Go's heap may differ from that of larder, and how many
-	// limits are tried.
+	// The maximum difference between the memory of a cache on Go's heap and the memory of larder, and
+	// the number of limits to try.
 	tolerance, tries = 0.03, 8
 
 	hugePagesFile = "/sys/kernel/mm/transparent_hugepage/enabled"
 )
 
-// order is what the process for a cache does.
+// order is the task of the process for a cache.
 type order struct {
 	Cache, Load, Folder, HugePages string
 	Limit                          int64
@@ -45,7 +47,7 @@ type ready struct {
 	Resident int64
 }
 
-// request is a round, and answer its result.
+// request is the request for a round, and answer is the result of the round.
 type request struct {
 	Op   string
 	Time time.Duration
@@ -64,7 +66,7 @@ type process struct {
 	to      *json.Encoder
 	from    *json.Decoder
 	ready   ready
-	// rounds are the results of each operation, resident is the memory after the last round.
+	// rounds are the results of each operation, and resident is the memory after the last round.
 	rounds   map[string][]bench.Result
 	resident int64
 }
@@ -72,14 +74,14 @@ type process struct {
 // opener starts processes.
 type opener struct {
 	folder string
-	// limits are those that were found for full caches on Go's heap, as a first guess for the next
-	// load.
+	// limits are the limits that were found for full caches on Go's heap. They are the first guess
+	// for the next load.
 	limits map[string]int64
 	setting
 	options
 }
 
-// open starts a process for a cache. For a full cache on Go's heap it looks for a limit with which
+// open starts a process for a cache. For a full cache on Go's heap it searches for a limit at which
 // the memory is target.
 func (o opener) open(kind bench.Kind, load bench.Load, target int64) (*process, error) {
 	what := order{kind.Name, load.Name, o.folder, o.hugePages, load.Limit}
@@ -153,7 +155,7 @@ func (p *process) play(op string, length time.Duration) error {
 	return nil
 }
 
-// stop ends the process, which reads until the end of its input.
+// stop closes the input of the process, which ends the process.
 func (p *process) stop() {
 	_ = p.input.Close()
 	_ = p.command.Wait()
@@ -217,7 +219,7 @@ func serve(player *bench.Player, load bench.Load, before int64) error {
 		return err
 	}
 	if !load.IsFull {
-		// What the gets have allocated is not memory of the cache.
+		// Memory that the reads have allocated does not belong to the cache.
 		debug.FreeOSMemory()
 		if warm.Resident, err = bench.Resident(); err != nil {
 			return err
@@ -276,7 +278,7 @@ func chosen(file string) string {
 	return word
 }
 
-// String returns a column's name. With "madvise" larder asks for huge pages, and no other cache.
+// String returns the name of a column. With "madvise" only larder requests huge pages.
 func (s setting) String() string {
 	pages := s.hugePages
 	if pages == "default" {

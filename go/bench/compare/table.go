@@ -10,7 +10,7 @@ import (
 	"larder.example/larder/bench"
 )
 
-// table is what was measured of a load.
+// table holds the measurements of a load.
 type table struct {
 	load  bench.Load
 	isCPU bool
@@ -34,7 +34,7 @@ func (t table) times(cache, op string) (times []float64) {
 	return times
 }
 
-// hitRatio returns the hits of all gets of a process.
+// hitRatio returns the ratio of hits to reads of a process.
 func (p *process) hitRatio() float64 {
 	var hits, gets int
 	for _, rounds := range p.rounds {
@@ -45,7 +45,7 @@ func (p *process) hitRatio() float64 {
 	return float64(hits) / float64(gets)
 }
 
-// spread formats the median of numbers with the least and the most of them.
+// spread formats the median of numbers with their minimum and maximum.
 func spread(numbers []float64, format string) string {
 	if len(numbers) == 0 {
 		return ""
@@ -55,8 +55,8 @@ func spread(numbers []float64, format string) string {
 	return fmt.Sprintf("%s (%s–%s)", text(sorted[len(sorted)/2]), text(sorted[0]), text(sorted[len(sorted)-1]))
 }
 
-// print prints a row for each cache. The memory of a full cache is that after its limit was found,
-// and that after the last round.
+// print prints a row for each cache. For a full cache it prints the memory after its limit was
+// found, and the memory after the last round.
 func (t table) print(to io.Writer) {
 	ops := t.load.Ops()
 	columns := append(slices.Clone(ops), "RSS")
@@ -89,10 +89,10 @@ func (t table) print(to io.Writer) {
 	}
 }
 
-// ratio is a comparison of an operation of larder with one of another cache.
+// ratio compares an operation of larder with an operation of another cache.
 type ratio struct {
 	load, op, cache, theirs string
-	// most is the ratio that is asked for; 0 if none is.
+	// most is the required ratio, or 0 if there is no requirement.
 	most float64
 }
 
@@ -118,13 +118,13 @@ var ratios = []ratio{
 	{"full, 1 KB, zipf", "aside", "fastcache", "aside", 0.85},
 }
 
-// column is what was measured with one setting.
+// column holds the measurements with one setting.
 type column struct {
 	setting setting
 	tables  []table
 }
 
-// table returns what was measured of a load.
+// table returns the measurements of a load.
 func (c column) table(load string) table {
 	for _, t := range c.tables {
 		if t.load.Name == load {
@@ -134,7 +134,8 @@ func (c column) table(load string) table {
 	return table{}
 }
 
-// printRatios prints the ratios within rounds, and those of the hit ratios to otter's.
+// printRatios prints the ratios within rounds, and the ratios of the hit ratios to the hit ratio of
+// otter.
 func printRatios(to io.Writer, all []column) {
 	names := []string{}
 	for _, c := range all {

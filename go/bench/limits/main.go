@@ -1,6 +1,7 @@
-// Command limits measures what a cache costs its program: memory per item, and collections and
-// pauses with many items, each cache in its own process; then the throughput of many threads on
-// package larder. The cache "nothing" stores nothing: its pauses are those of the machine.
+// Command limits measures the cost of a cache for its program: memory per item, and collections and
+// pauses with many items, each cache in its own process. Then it measures the throughput of many
+// threads on package larder. The cache "nothing" stores nothing: its pauses are the pauses of the
+// machine.
 //
 //	go run ./limits -items 20000000 -caches larder,BigCache,nothing
 package main
@@ -27,7 +28,7 @@ import (
 var (
 	items  = flag.Int("items", 20_000_000, "number of items with 16 bytes of key and 100 of value")
 	caches = flag.String("caches", "larder,BigCache,nothing", "caches to fill")
-	rounds = flag.Int("rounds", 15, "rounds of the threads; 0 leaves them out")
+	rounds = flag.Int("rounds", 15, "rounds of the threads; 0 skips them")
 	one    = flag.String("one", "", "measure only this in this process: a cache, or threads")
 )
 
@@ -120,7 +121,7 @@ func collections(name string) error {
 	return nil
 }
 
-// per returns the bytes of an item.
+// per returns the number of bytes per item.
 func per(bytes int64) float64 { return float64(bytes) / float64(*items) }
 
 // longestPause returns the upper end of the last bucket with a pause for a collection.
@@ -136,8 +137,8 @@ func longestPause() (longest time.Duration) {
 	return longest
 }
 
-// threads compares the throughput of 400 threads with that of two for each processor, on caches of
-// 64 MiB. A tenth of the operations are sets. The two take turns.
+// threads compares the throughput of 400 threads with the throughput of two threads for each
+// processor, on caches of 64 MiB. A tenth of the operations are sets. The two take turns.
 func threads() error {
 	few, many := 2*runtime.GOMAXPROCS(0), 400
 	var caches [2]*larder.Cache
@@ -169,14 +170,14 @@ func threads() error {
 	return nil
 }
 
-// counter is a counter on cache lines of its own.
+// counter is a counter that shares no cache line with other data.
 type counter struct {
 	atomic.Int64
 	_ [120]byte
 }
 
-// throughput returns the operations per second of threads that each run one goroutine. The end of
-// the threads is not part of the time.
+// throughput returns the operations per second of threads that each run one goroutine. The time
+// does not include the end of the threads.
 func throughput(cache *larder.Cache, names []string, count int) float64 {
 	const slice, batch = 600 * time.Millisecond, 64
 	var ready, done sync.WaitGroup
@@ -187,7 +188,7 @@ func throughput(cache *larder.Cache, names []string, count int) float64 {
 		ready.Add(1)
 		done.Add(1)
 		go func() {
-			// The thread ends with the goroutine, which does not unlock it.
+			// The goroutine does not unlock the thread, so the thread ends with the goroutine.
 			runtime.LockOSThread()
 			defer done.Done()
 			value, dst := make([]byte, 100), make([]byte, 0, 200)
@@ -214,7 +215,7 @@ func throughput(cache *larder.Cache, names []string, count int) float64 {
 		}
 		return sum
 	}
-	// The threads have begun before the time does.
+	// Wait until the threads have begun before the time starts.
 	time.Sleep(slice / 6)
 	started, before := time.Now(), total()
 	time.Sleep(slice)

@@ -24,7 +24,7 @@ type size struct {
 	memory int64
 }
 
-// sizes are those of the table in the traces' README, and one of 64 MiB for each trace.
+// sizes are the sizes of the table in the traces' README, and a cache of 64 MiB for each trace.
 var sizes = []size{
 	{"adapt_size", 1, 8_392_133},
 	{"adapt_size", 1, 27_973_779},
@@ -171,7 +171,7 @@ func replay(t *trace, config engine.Config) (hitRatio float64, itemMax int, err 
 		}
 		bytes := max(int(r.bytes)-len(key), 0)
 		value = slices.Grow(value[:0], bytes)[:bytes]
-		// An item that is refused misses.
+		// A read of a refused item is a miss.
 		_, _ = cache.Set(key, value, 0, int64(r.seconds)*1000)
 	}
 	return float64(hits) / float64(gets), cache.ItemMax(), nil

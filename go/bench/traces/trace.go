@@ -25,8 +25,8 @@ type trace struct {
 	hasTTLs  bool
 }
 
-// second returns the second in which a request comes: a trace with times to live spans a day, any
-// other has 1,000 requests in a second.
+// second returns the second of a request. A trace with times to live spans a day; any other trace
+// has 1,000 requests in a second.
 func (t *trace) second(at int) int64 {
 	if t.hasTTLs {
 		return int64(at) * 86_400 / int64(len(t.requests))

@@ -1,5 +1,6 @@
 // Command gocache is a memcached server in less than 100 lines, for the text, meta and binary
-// protocols: package wire provides all but the cache, which is a map here. Its items do not expire.
+// protocols: package wire provides everything except the cache, which is a map here. Its items do
+// not expire.
 package main
 
 import (

@@ -59,8 +59,8 @@ func (a *answer) write(w http.ResponseWriter) {
 // The statuses that HTTP allows a cache to store by default.
 var storedStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 
-// storeFor returns how long the response may be stored: as its headers say, or ttl by default; 0
-// means not at all.
+// storeFor returns how long the response may be stored, according to its headers, or ttl by
+// default. 0 means that it must not be stored.
 func (a *answer) storeFor(ttl time.Duration, varies []string) time.Duration {
 	control := directives(a.sent)
 	for _, never := range []string{"no-store", "private", "no-cache"} {

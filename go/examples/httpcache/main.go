@@ -1,6 +1,6 @@
-// Command httpcache puts a cache in front of HTTP handlers. Of several concurrent requests one is
-// handled. Its response is stored for as long as its headers say, and served for another minute
-// while it is refreshed.
+// Command httpcache puts a cache in front of HTTP handlers. The handler handles one of several
+// concurrent requests. The cache stores the response for the time that its headers allow, and
+// serves it for another minute while it is refreshed.
 //
 //	go run ./httpcache
 package main

@@ -17,7 +17,7 @@ import (
 
 // Answers caches the responses to GET requests: status, headers and body.
 //
-// It is for handlers whose response depends on the URL only. Other handlers set Vary, or a
+// It is for handlers whose response depends only on the URL. Other handlers must set Vary, or a
 // Cache-Control of no-store, private or no-cache. It does not suit streaming handlers, because it
 // sends complete responses.
 type Answers struct {
@@ -26,19 +26,20 @@ type Answers struct {
 	// caching.
 	TTL time.Duration
 	// Vary lists the request headers by which responses may vary. A response that varies by another
-	// one is not cached.
+	// header is not cached.
 	Vary []string
 	// BodyMax limits the bodies that are cached, in bytes. Each request in progress may take that
 	// much memory.
 	BodyMax int
 }
 
-// How long Handler remembers that the response of a URL is not cacheable. Meanwhile requests for it
-// do not wait for each other.
+// How long Handler remembers that the response of a URL is not cacheable. During this time,
+// requests for the URL do not wait for each other.
 const bypassFor = time.Second
 
-// Handler returns a caching handler. Of several concurrent requests for the same response, next
-// handles one; the others get its response if it is cacheable, and are handled separately if not.
+// Handler returns a caching handler. If several concurrent requests are for the same response, next
+// handles one of them. If its response is cacheable, the other requests receive it; otherwise next
+// handles them separately.
 func (a *Answers) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !mayBeShared(r) {
@@ -67,7 +68,7 @@ func (a *Answers) Handler(next http.Handler) http.Handler {
 		case err == nil && own.Load() != nil && !own.Load().tooLarge:
 			own.Load().write(w)
 		case errors.As(err, &panicked):
-			// Panic as without the cache, also with http.ErrAbortHandler.
+			// Panic as the handler does without the cache, also with http.ErrAbortHandler.
 			panic(panicked.Value)
 		case errors.Is(err, larder.ErrLoadTimeout):
 			http.Error(w, "the response takes too long", http.StatusGatewayTimeout)

@@ -21,7 +21,7 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// serve starts a server, and returns the number of requests that its handler gets.
+// serve starts a server, and returns a counter of the requests that its handler receives.
 func serve(t *testing.T, options larder.Options, handler http.HandlerFunc) (url string, handled *atomic.Int64) {
 	t.Helper()
 	options.Memory = 4 << 20
@@ -82,7 +82,7 @@ func TestResponseIsReturnedUnchanged(t *testing.T) {
 	equal(t, "body of another query", body, "nothing is at /a?b=d")
 }
 
-// The handler gets one of two requests if the response is cacheable, and both if not.
+// The handler receives one of two requests if the response is cacheable, and both if it is not.
 func TestCacheableResponses(t *testing.T) {
 	tests := []struct {
 		name              string
@@ -143,7 +143,7 @@ func TestConcurrentRequestsAreHandledOnce(t *testing.T) {
 	equal(t, "handled requests", handled.Load(), 1)
 }
 
-// A request that waits for a response that is not cacheable must not get it.
+// A request that waits for a response must not receive it if it is not cacheable.
 func TestPrivateResponsesAreNotShared(t *testing.T) {
 	url, _ := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(50 * time.Millisecond)
@@ -196,7 +196,7 @@ func TestLoadTimeoutIsGatewayTimeout(t *testing.T) {
 	equal(t, "status", response.StatusCode, http.StatusGatewayTimeout)
 }
 
-// The response to a conditional request must not be stored for unconditional ones.
+// The response to a conditional request must not be stored for unconditional requests.
 func TestConditionalRequestsGetFullResponse(t *testing.T) {
 	url, _ := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"one"`)

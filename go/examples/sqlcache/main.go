@@ -1,6 +1,6 @@
-// Command sqlcache puts a cache in front of a SQL database. Results are stored for a second,
-// returned for another ten minutes while one caller refreshes them, and invalidated at once by a
-// write.
+// Command sqlcache puts a cache in front of a SQL database. The cache stores results for a second,
+// and returns them for another ten minutes while one caller refreshes them. A write invalidates
+// them immediately.
 //
 //	go run ./sqlcache
 package main
@@ -49,7 +49,7 @@ func openShop() (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each connection to :memory: opens a database of its own.
+	// Each connection to :memory: opens a separate database.
 	database.SetMaxOpenConns(1)
 	_, err = database.Exec(`
 		create table sale (city integer, customer text, cents integer);

@@ -19,7 +19,7 @@ type Queries struct {
 	DB    *sql.DB
 	Cache *larder.Cache
 	// TTL is how long a result is fresh, in whole seconds. For the cache's StaleFor after that,
-	// callers still get it at once while one of them refreshes it.
+	// callers still receive it immediately while one of them refreshes it.
 	TTL time.Duration
 
 	executed atomic.Int64
@@ -70,8 +70,8 @@ func execute[T any](ctx context.Context, q *Queries, scan func(*sql.Rows) (T, er
 	return rows, found.Err()
 }
 
-// Exec changes a table. After it returns, also with an error, no caller gets a result from before:
-// a failed statement may have had an effect too.
+// Exec changes a table. After it returns, no caller receives a result from before the change. This
+// is also true if it returns an error, because a failed statement may have had an effect.
 func (q *Queries) Exec(ctx context.Context, table, statement string, args ...any) error {
 	_, failed := q.DB.ExecContext(ctx, statement, args...)
 	_, err := q.Cache.Incr(generationKey(table), 1)
@@ -94,8 +94,8 @@ func (q *Queries) key(table, query string, args []any) (string, error) {
 	return fmt.Sprintf("rows:%s:%s:%x", table, generation, sum[:16]), nil
 }
 
-// generation returns the generation of a table. If there is none, or it was evicted, the current
-// time becomes the generation, which has not been used before.
+// generation returns the generation of a table. If the cache does not have it, because it was never
+// stored or was evicted, the current time becomes the generation, because it was not used before.
 func (q *Queries) generation(table string) (string, error) {
 	for {
 		if value, ok := q.Cache.Get(generationKey(table)); ok {

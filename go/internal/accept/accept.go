@@ -1,4 +1,4 @@
-// Package accept accepts connections, also while the process is short of descriptors.
+// Package accept accepts connections, also while the process has no free file descriptors.
 package accept
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The pause after an error that passes, which doubles up to the maximum.
+// The pause after a temporary error. It doubles up to the maximum.
 const (
 	pauseMin = 5 * time.Millisecond
 	pauseMax = time.Second
@@ -15,7 +15,7 @@ const (
 
 // Loop calls serve for each connection of a listener, until the listener fails or done is closed.
 // It returns nil if done is closed; the caller then closes the listener, which ends the wait for a
-// connection. Temporary errors do not end it: the process may lack a free descriptor.
+// connection. Temporary errors do not end the loop: the process may have no free file descriptor.
 func Loop(listener net.Listener, done <-chan struct{}, serve func(net.Conn)) error {
 	pause := time.Duration(0)
 	for {
@@ -52,7 +52,8 @@ func isClosed(done <-chan struct{}) bool {
 }
 
 func isTemporary(err error) bool {
-	// Temporary is deprecated for lack of a definition; net documents it for errors of Accept.
+	// Temporary is deprecated because it is not well defined, but package net documents it for errors
+	// of Accept.
 	var failure interface{ Temporary() bool }
 	return errors.As(err, &failure) && failure.Temporary()
 }

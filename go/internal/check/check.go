@@ -25,7 +25,7 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// ErrorIs reports an error if err does not match target; a nil target wants success.
+// ErrorIs reports an error if err does not match target. A nil target means that err must be nil.
 func ErrorIs(t testing.TB, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {

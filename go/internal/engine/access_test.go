@@ -6,7 +6,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// The first second of a cache is 0, and the seconds of accesses begin anew after 48 days.
+// The first second of a cache is 0, and the seconds of accesses wrap after 48 days.
 func TestSecondsSinceAnAccessAreNeverTooFew(t *testing.T) {
 	const day = 24 * 60 * 60 * 1000
 	for _, begin := range []int64{1, 999, 1000, 48*day + 999, 49 * day, 500 * day} {

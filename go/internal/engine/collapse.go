@@ -9,49 +9,51 @@ import (
 	"larder.example/larder/internal/engine/pins"
 )
 
-// The memory of a cache begins with small pages: the first access to a huge page costs milliseconds
-// if the kernel must move memory for it, or a host provide it, and a goroutine in that access can
-// neither be stopped for a collection of Go's heap nor give a lock back. When all segments in a
-// block of the arena have been taken, a goroutine asks the kernel to make the block a huge page.
+// The memory of a cache begins with small pages, because the first access to a huge page can cost
+// milliseconds: the kernel may have to move memory for it, or a host may have to provide it. During
+// that access a goroutine can neither be stopped for a collection of Go's heap nor release a lock.
+// When all segments in a block of the arena have been taken, a goroutine asks the kernel to make
+// the block a huge page.
 
 const (
-	// collapseFromBytes is the size of caches from which on blocks are collapsed.
+	// collapseFromBytes is the size from which on a cache collapses its blocks.
 	collapseFromBytes = 8 << 20
 	// collapseTries is the number of attempts to collapse a block.
 	collapseTries = 4
-	// collapsePause is the time between two blocks: 128 MiB in a second at most. While writers take
-	// new segments, they need the processor themselves, and it is fillingPause.
+	// collapsePause is the time between two blocks, which limits the speed to 128 MiB in a second.
+	// While writers take new segments, they need the processor themselves, so the pause is
+	// fillingPause.
 	collapsePause = time.Second / 64
 	fillingPause  = time.Second / 8
-	// pauseMultiple is how many times as long as the collapse the pause after it is, at least: where
-	// a collapse is slow, all of them take a fifth of a processor.
+	// The pause after a collapse is at least pauseMultiple times as long as the collapse. Where
+	// collapses are slow, they thus use at most a fifth of a processor.
 	pauseMultiple = 4
 )
 
-// block is a part of the arena of the size of a huge page.
+// block is a part of the arena that has the size of a huge page.
 type block struct {
 	number int32
 	// tries is the number of attempts so far.
 	tries int32
 }
 
-// collapser has the blocks that are to become huge pages.
+// collapser keeps the blocks that should become huge pages.
 type collapser struct {
 	mutex sync.Mutex
-	// missing is the bytes of each block whose segments have not been taken yet. A block may lie in
-	// two shards.
+	// missing is the number of bytes of each block that belong to segments which have not been taken
+	// yet. A block may belong to two shards.
 	missing []int32
-	// queue is the blocks to collapse, the next one first.
+	// queue contains the blocks to collapse, in order.
 	queue []block
 	// isFilling is true if a block has been taken since the last pause.
 	isFilling bool
 	// isRunning is true while a goroutine works on the queue.
 	isRunning bool
-	// isOff is true once memory was returned: a collapse would take it again. working is held
-	// during a collapse.
+	// isOff is true once memory was returned to the system, because a collapse would allocate it
+	// again. The lock working is held during a collapse.
 	isOff   bool
 	working sync.Mutex
-	// collapse and mayCollapse are those of package memory, except in tests.
+	// collapse and mayCollapse are the functions of package memory. Tests replace them.
 	collapse    func(block []byte) bool
 	mayCollapse func() bool
 }
@@ -70,7 +72,8 @@ func (e *Engine) openCollapser() (taken func(part []byte)) {
 	if !memory.CollapseIsKnown || e.bytes < collapseFromBytes {
 		return nil
 	}
-	// The last block is left out unless the arena fills it: the mapping may end within.
+	// Leave out the last block unless the arena fills it, because the mapping may end within the
+	// block.
 	c := &collapser{
 		missing:  make([]int32, e.bytes/memory.HugePageBytes),
 		collapse: memory.Collapse, mayCollapse: memory.MayCollapse,
@@ -87,7 +90,7 @@ func (e *Engine) openCollapser() (taken func(part []byte)) {
 	}
 }
 
-// take notes that bytes of a block have been taken. It returns true if the caller is to start the
+// take records that bytes of a block have been taken. It returns true if the caller must start the
 // goroutine for the queue.
 func (c *collapser) take(number, bytes int) (starts bool) {
 	if number == len(c.missing) {
@@ -107,8 +110,8 @@ func (c *collapser) take(number, bytes int) (starts bool) {
 	return starts
 }
 
-// next returns the block to collapse next, and the pause after it. If there is none, the goroutine
-// ends.
+// next returns the block to collapse next, and the pause after it. If the queue is empty, the
+// goroutine must end.
 func (c *collapser) next() (next block, pause time.Duration, ok bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -131,7 +134,7 @@ func (c *collapser) hasEnded() bool {
 	return c.isOff
 }
 
-// again puts a block at the end of the queue, unless it has been tried too often.
+// again appends a block to the queue, unless it has been tried too often.
 func (c *collapser) again(b block) {
 	if b.tries++; b.tries < collapseTries {
 		c.mutex.Lock()
@@ -142,7 +145,7 @@ func (c *collapser) again(b block) {
 	}
 }
 
-// turnOff ends all collapses, and waits for the one in progress.
+// turnOff prevents further collapses, and waits for the collapse in progress.
 func (c *collapser) turnOff() {
 	if c == nil {
 		return
@@ -154,9 +157,9 @@ func (c *collapser) turnOff() {
 	defer c.working.Unlock()
 }
 
-// collapseQueue collapses blocks until there is none or the cache is closed.
+// collapseQueue collapses blocks until the queue is empty or the cache is closed.
 func (e *Engine) collapseQueue() {
-	// The pause comes first: a goroutine that ends leaves none to the next one.
+	// Pause first, because the previous goroutine may have ended without a pause.
 	timer := time.NewTimer(fillingPause)
 	defer timer.Stop()
 	for {

@@ -20,7 +20,7 @@ import (
 	"larder.example/larder/internal/engine/memory"
 )
 
-// hugeBytes returns the bytes of the arena's mappings that lie in huge pages.
+// hugeBytes returns the number of bytes of the arena's mappings that are in huge pages.
 func hugeBytes(t testing.TB, e *Engine) (bytes int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/smaps")
@@ -43,8 +43,8 @@ func hugeBytes(t testing.TB, e *Engine) (bytes int) {
 	return bytes
 }
 
-// openBlocks opens a cache of four shards of 81 segments, in which blocks lie in two shards. The
-// function takes the place of the kernel's, if it is not nil.
+// openBlocks opens a cache of four shards of 81 segments, in which a block can belong to two
+// shards. The function, if not nil, replaces the call of the kernel.
 func openBlocks(t testing.TB, collapse func(block []byte) bool) *Engine {
 	t.Helper()
 	e, err := open(Config{}, geometry{4, 81, 64 << 10}, maphash.MakeSeed())
@@ -56,8 +56,8 @@ func openBlocks(t testing.TB, collapse func(block []byte) bool) *Engine {
 	return e
 }
 
-// fillBlocks uses all segments of a cache of openBlocks. The items that are read survive evictions,
-// which take the segments that are kept for them.
+// fillBlocks uses all segments of a cache of openBlocks. The items that it reads survive evictions
+// and then fill the spare segments.
 func fillBlocks(t testing.TB, e *Engine) {
 	t.Helper()
 	for number := range 60_000 {
@@ -133,8 +133,8 @@ func TestABlockIsTriedAgainAFewTimes(t *testing.T) {
 	check.Equal(t, "calls with the setting never", calls.Load(), collapseTries)
 }
 
-// TestCloseLeavesTheMemoryToACollapse: the kernel would change memory that someone else has mapped
-// there.
+// TestCloseLeavesTheMemoryToACollapse checks that Close waits for a collapse in progress. Otherwise
+// the kernel could change memory that was mapped later at the same address.
 func TestCloseLeavesTheMemoryToACollapse(t *testing.T) {
 	check.GoroutineLeaks(t)
 	begun, mayEnd := make(chan struct{}), make(chan struct{})
@@ -162,7 +162,7 @@ func TestCloseWhileBlocksAreCollapsed(t *testing.T) {
 			check.NoError(t, err)
 		}
 		isOver := make(chan struct{})
-		// Without pauses.
+		// Collapse without pauses.
 		go func() {
 			defer close(isOver)
 			for number := 0; e.collapseBlock(block{number: int32(number % 10)}); number++ {
@@ -171,7 +171,7 @@ func TestCloseWhileBlocksAreCollapsed(t *testing.T) {
 		time.Sleep(time.Duration(round%10) * time.Millisecond / 2)
 		check.NoError(t, e.Close())
 		<-isOver
-		// The goroutine of the queue may be the last one.
+		// The goroutine of the queue may be the last operation, which frees the memory.
 		check.Eventually(t, "the memory to be freed", e.freed.Load)
 	}
 }
@@ -209,8 +209,8 @@ func TestUsedMemoryGetsHugePages(t *testing.T) {
 	}
 	setting, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	check.NoError(t, err)
-	// Linux before 6.1 has no such call. The probe makes it without package memory, so a mistake
-	// there fails this test.
+	// Linux before 6.1 does not have this call. The probe calls it without package memory, so that a
+	// mistake in that package fails this test.
 	if !canCollapse(t) {
 		t.Skip("this kernel does not collapse memory on request")
 	}
@@ -220,7 +220,7 @@ func TestUsedMemoryGetsHugePages(t *testing.T) {
 		_, err := e.Set(key(number), same, 0, 0)
 		check.NoError(t, err)
 	}
-	// With the setting always, the first access takes huge pages.
+	// With the setting always, the first access allocates huge pages.
 	if found := hugeBytes(t, e); found > e.bytes/2 && !strings.Contains(string(setting), "[always]") {
 		t.Errorf("%d of %d bytes are in huge pages before the goroutine had time", found, e.bytes)
 	}

@@ -29,7 +29,7 @@ func TestTheBoundCoversSegmentsAndTables(t *testing.T) {
 	}
 }
 
-// What one machine stores must fit on another one.
+// An item that one machine stores must fit on another machine.
 func TestTheLargestItemDependsOnTheMemoryAlone(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, memory := range []int64{MemoryMin, 16 << 20, 64 << 20, 256 << 20, 1 << 30} {
@@ -47,7 +47,7 @@ func TestTheLargestItemDependsOnTheMemoryAlone(t *testing.T) {
 			t.Errorf("%d bytes: the largest items are %v, want one limit", memory, limits)
 		}
 	}
-	// A larger cache takes larger items.
+	// A larger cache can store larger items.
 	before := 0
 	for memory := int64(MemoryMin); memory <= min(1<<38, math.MaxInt); memory *= 4 {
 		g, err := divide(memory, 0)

@@ -1,10 +1,11 @@
-// Package engine is a cache in the memory of one process, outside of the Go heap. It needs neither
-// cgo nor a certain system.
+// Package engine is a cache in the memory of one process, outside of the Go heap. It runs on all
+// systems and does not need cgo.
 //
 // The memory is divided into shards (package shard), which share nothing but the table of pins
-// (package pins). An operation claims a cell of that table, looks whether the cache is closed,
-// finds its shard by the key's hash, and gives the cell back last. This package turns commands into
-// operations; the words that shards and readers exchange are those of package record.
+// (package pins). An operation claims a cell of that table, checks whether the cache is closed,
+// finds its shard by the hash of the key, and finally releases the cell. This package converts
+// commands to operations. Package record defines the memory words through which writers and readers
+// communicate.
 package engine
 
 import (
@@ -23,7 +24,7 @@ import (
 	"larder.example/larder/internal/engine/shard"
 )
 
-// The errors of a cache, to be compared with errors.Is.
+// The errors of a cache. Test for them with errors.Is.
 var (
 	ErrNotFound  = shard.ErrNotFound
 	ErrExists    = shard.ErrExists
@@ -47,29 +48,33 @@ const (
 
 // Config describes a cache.
 type Config struct {
-	// MemoryBytes bounds the memory of the cache, tables and index included, and MemoryBytesMax is
-	// the highest bound that SetMemory accepts; zero is MemoryBytes.
+	// MemoryBytes limits the memory of the cache, tables and index included. MemoryBytesMax is the
+	// highest limit that SetMemory accepts; zero means MemoryBytes.
 	MemoryBytes, MemoryBytesMax int64
-	// ItemMax is the largest sum of the lengths of key and value, an eighth of a shard at most: the
-	// number of shards follows from it. Zero is the largest with the default number.
+	// ItemMax is the largest sum of the lengths of key and value. It is at most an eighth of a shard,
+	// so it determines the number of shards. Zero means the largest value with the default number of
+	// shards.
 	ItemMax int
-	// CAS gives each item a token for CompareAndSwap, of eight bytes.
+	// CAS adds a token of eight bytes to each item for CompareAndSwap.
 	CAS bool
-	// TrackAccess records the second of the last access of each item. Each read then reads the clock.
+	// TrackAccess records the second of the last access of each item. Each read then also reads the
+	// clock.
 	TrackAccess bool
-	// NoGhosts stores an item that returns soon after its eviction as any new one. It is for
-	// measurements.
+	// NoGhosts disables ghosts: an item that is stored again soon after its eviction is treated like
+	// a new item. It is for measurements.
 	NoGhosts bool
-	// Now returns monotonic milliseconds above zero, and Wall the wall clock's; nil is the system's.
+	// Now returns monotonic milliseconds above zero, and Wall returns the milliseconds of the wall
+	// clock; nil means the clocks of the system.
 	Now, Wall func() int64
-	// OnRemove is called once for each item that left the cache, without locks; it may use the cache
-	// and must not change the slices' memory beyond the call.
+	// OnRemove is called once for each item that has left the cache, without locks. It may use the
+	// cache, and must not change the memory of the slices after the call.
 	OnRemove func(key, value []byte, reason Reason)
-	// Sweep is the time between two removals of expired items that were not read; zero is never.
+	// Sweep is the interval at which the cache removes expired items that were not read; zero means
+	// never.
 	Sweep time.Duration
 }
 
-// Reason says why an item left the cache.
+// Reason is the reason for which an item left the cache.
 type Reason = shard.Reason
 
 // The reasons for a removal.
@@ -81,7 +86,7 @@ const (
 	Cleared  = shard.Cleared
 )
 
-// Item is what is known about an item beside its value.
+// Item is the metadata of an item.
 type Item = shard.Item
 
 // Engine is a cache. All methods are safe for concurrent use.
@@ -93,23 +98,24 @@ type Engine struct {
 	closed atomic.Bool
 	freed  atomic.Bool
 	config Config
-	// memoryBytes is the bound and itemMax the largest item, which change under resizing.
+	// memoryBytes is the memory limit and itemMax is the size of the largest item. Both change with
+	// the lock resizing held.
 	memoryBytes, itemMax atomic.Int64
 	resizing             sync.Mutex
 	geometry             geometry
 	bytes                int
 	arena                *memory.Arena
-	// collapser is nil if the memory keeps its small pages.
+	// collapser is nil if the cache does not collapse small pages to huge pages.
 	collapser *collapser
 	stop      chan struct{}
 }
 
-// Stats is what a cache has counted.
+// Stats are the counters of a cache.
 type Stats struct {
 	Hits, Misses, Sets, Evictions, Expired uint64
 	Items                                  int
-	// LiveBytes is the memory of the stored items, and UsedBytes what the cache uses of its memory;
-	// IndexBytes is a part of it.
+	// LiveBytes is the memory of the stored items, and UsedBytes is the memory that the cache uses.
+	// UsedBytes includes IndexBytes.
 	LiveBytes, UsedBytes, IndexBytes int
 	// MemoryBytes is the memory that the cache may use.
 	MemoryBytes int64
@@ -117,23 +123,24 @@ type Stats struct {
 	RelocatedBytes uint64
 }
 
-// geometry is the division of the memory.
+// geometry describes the division of the memory.
 type geometry struct{ shards, segments, segmentBytes int }
 
 const (
 	shardBytesMin   = 8 << 20
 	segmentBytesMin = 16 << 10
 	segmentBytesMax = 1 << 20
-	// segmentsMin is the number of segments of a shard, except where segments are of extreme size.
+	// segmentsMin is the minimum number of segments of a shard, unless segments have the minimum or
+	// maximum size.
 	segmentsMin = 128
 )
 
-// itemMax returns the largest item of a shard.
+// itemMax returns the size of the largest item that a shard can store.
 func (g geometry) itemMax() int { return shard.ItemMax(g.segments, g.segmentBytes) }
 
 // divide divides the memory into shards, such that an item of itemMax bytes fits if that is
-// possible, and into segments. Tables are part of the bound. The number of processors does not
-// count: an item that one machine takes must fit on another one.
+// possible, and into segments. The memory includes the tables. The result does not depend on the
+// number of processors: an item that one machine stores must also fit on another machine.
 func divide(memoryBytes int64, itemMax int) (geometry, error) {
 	if memoryBytes < MemoryMin || memoryBytes > MemoryMax || int64(int(memoryBytes)) != memoryBytes {
 		return geometry{}, fmt.Errorf("%w: %d bytes, not %d to %d",
@@ -144,22 +151,23 @@ func divide(memoryBytes int64, itemMax int) (geometry, error) {
 	for shards > 1 && dividedInto(shards, usable).itemMax() < itemMax {
 		shards /= 2
 	}
-	// The shards of a large memory have as many segments as a slot can name.
+	// A slot can address only a limited number of segments, so a large memory needs more shards.
 	for usable/shards/segmentBytesMax >= record.NoSegment {
 		shards *= 2
 	}
 	return dividedInto(shards, usable), nil
 }
 
-// besideShards returns the memory that the cache needs apart from its shards.
+// besideShards returns the memory that the cache needs in addition to its shards.
 func besideShards(memoryBytes int64) int {
 	_, tableBytes := pins.Cells()
 	return tableBytes + collapserBytes(memoryBytes)
 }
 
 // shardsOf returns the number of shards of a memory. Writers of different shards do not wait for
-// each other, and the largest item is an eighth of a shard: above 64 MiB the number of shards and
-// their size both grow with the square root of the memory.
+// each other, which favours many shards, and the largest item is an eighth of a shard, which
+// favours large shards. Above 64 MiB the number of shards and their size therefore both grow with
+// the square root of the memory.
 func shardsOf(memoryBytes int64) int {
 	const few = 8
 	shards := floorPower(int(memoryBytes / shardBytesMin))
@@ -231,7 +239,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 	taken := e.openCollapser()
 	for number := range e.shards {
 		e.shards[number].Open(shard.Config{
-			// The shard has this part of the arena for itself.
+			// Only this shard uses this part of the arena.
 			Base:     unsafe.Add(arena.Base(), number*shardBytes),
 			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
 			Number: number, Shards: len(e.shards), Pins: e.pins, Seed: seed,
@@ -247,13 +255,14 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 	return e, nil
 }
 
-// shardOf returns the shard of a key's hash: the one that its highest bits name.
+// shardOf returns the shard of a key. The highest bits of the hash are its number.
 func (e *Engine) shardOf(hash uint64) *shard.Shard { return &e.shards[hash>>e.shift] }
 
 func (e *Engine) hash(key string) uint64 { return maphash.String(e.seed, key) }
 
-// begin starts an operation: it claims a cell, or counts the operation if none is free, and then
-// looks whether the cache is closed. Only after that may the operation touch the cache's memory.
+// begin starts an operation: it claims a cell, or counts the operation if no cell is free, and then
+// checks whether the cache is closed. Only after that may the operation access the memory of the
+// cache.
 func (e *Engine) begin() (cell *pins.Cell, ok bool) {
 	if cell = e.pins.Claim(); cell == nil {
 		e.pins.Enter()
@@ -282,9 +291,9 @@ func (e *Engine) endWithoutCell(outcome uint64) {
 	e.pins.Leave()
 }
 
-// Close ends the use of the cache and frees its memory. It does not wait: operations that are under
-// way complete, and the last one frees the memory. It may be called several times, and inside of
-// callbacks. The items in the cache are not reported.
+// Close ends the use of the cache and frees its memory. It does not wait: operations in progress
+// complete, and the last one frees the memory. It may be called several times, and inside
+// callbacks. It does not report the items in the cache to OnRemove.
 func (e *Engine) Close() error {
 	if !e.closed.Swap(true) {
 		close(e.stop)
@@ -293,17 +302,17 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// freeIfIdle frees the memory if no operation is under way. Operations that begin later see that
-// the cache is closed: it was closed before the look at the cells.
+// freeIfIdle frees the memory if no operation is in progress. An operation that begins later finds
+// the cache closed, because it was closed before freeIfIdle checks the cells.
 func (e *Engine) freeIfIdle() {
 	if e.pins.IsIdle() && e.freed.CompareAndSwap(false, true) {
-		// An arena that cannot be freed stays mapped; nothing else depends on it.
+		// If the arena cannot be freed, it stays mapped. Nothing else depends on it.
 		_ = e.arena.Free()
 	}
 }
 
-// report calls OnRemove for items that left a shard. If a call panics or ends its goroutine, report
-// still makes the other calls.
+// report calls OnRemove for items that have left a shard. If a call panics or ends its goroutine,
+// report still makes the other calls.
 func (e *Engine) report(removals []shard.Removal) {
 	if len(removals) == 0 {
 		return
@@ -317,7 +326,7 @@ func (e *Engine) report(removals []shard.Removal) {
 	}
 }
 
-// Len returns the number of items. Expired ones count until they are removed.
+// Len returns the number of items. It includes expired items until they are removed.
 func (e *Engine) Len() (items int) {
 	for number := range e.shards {
 		items += e.shards[number].Items()
@@ -346,10 +355,10 @@ func (e *Engine) Stats() (stats Stats) {
 // ItemMax returns the largest sum of the lengths of a key and a value.
 func (e *Engine) ItemMax() int { return int(e.itemMax.Load()) }
 
-// Now returns the millisecond that the deadlines of items are compared with.
+// Now returns the current time in the milliseconds of deadlines.
 func (e *Engine) Now() int64 { return e.config.Now() }
 
-// SinceAccess returns the seconds since the last access of an item; false if the cache does not
+// SinceAccess returns the seconds since the last access of an item, and false if the cache does not
 // record accesses.
 func (e *Engine) SinceAccess(item Item) (seconds int64, ok bool) {
 	if !e.config.TrackAccess {
@@ -364,7 +373,7 @@ func (e *Engine) Wall() int64 { return e.config.Wall() }
 // HasTokens returns true if items have tokens for compare-and-swap.
 func (e *Engine) HasTokens() bool { return e.config.CAS }
 
-// sweepUntilClosed removes expired items from time to time.
+// sweepUntilClosed periodically removes expired items until the cache is closed.
 func (e *Engine) sweepUntilClosed() {
 	ticker := time.NewTicker(e.config.Sweep)
 	defer ticker.Stop()

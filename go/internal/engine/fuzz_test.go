@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// FuzzEngine runs commands that the input spells on a cache and on a map. The first byte chooses
-// the shape; each following pair of bytes seeds one command, so that an input stays small.
+// FuzzEngine derives commands from the input and runs them on a cache and on a map. The first byte
+// selects the shape of the cache; each following pair of bytes is the seed of one command, so that
+// an input stays small.
 func FuzzEngine(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	f.Add([]byte{1, 200, 1, 100, 7, 200, 1, 9, 9})

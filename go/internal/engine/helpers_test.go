@@ -30,7 +30,7 @@ func (c *clock) config(c2 Config) Config {
 	return c2
 }
 
-// fill fills a value with bytes that depend on a number and on the place.
+// fill fills a value with bytes that depend on a number and on their position.
 func fill(value []byte, number int) []byte {
 	state := uint64(number)*0x9E3779B97F4A7C15 + 1
 	for at := range value {
@@ -74,7 +74,7 @@ type stored struct {
 	token    uint64
 }
 
-// model is a map that does what a cache without evictions does.
+// model is a map that behaves like a cache without evictions.
 type model struct {
 	items map[string]stored
 	now   func() int64

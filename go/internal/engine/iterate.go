@@ -7,9 +7,10 @@ import (
 	"larder.example/larder/internal/engine/shard"
 )
 
-// Keys returns the keys with a prefix. It shows each key that stays exactly once, while others use
-// the cache, and may show keys that come or go meanwhile. It holds a lock only while it collects
-// the few keys of a group, and never during the loop's body.
+// Keys returns the keys with a prefix. Others may use the cache during the loop. Keys returns each
+// key that exists during the complete loop exactly once, and may return keys that are stored or
+// removed during the loop. It holds a lock only while it collects the few keys of a group, and
+// never during the body of the loop.
 func (e *Engine) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		var keys []string
@@ -43,7 +44,7 @@ func (e *Engine) keysOfGroup(
 	return keys, true
 }
 
-// All returns the keys and copies of the values, as Keys does. It does not count as reading them.
+// All returns the keys and copies of the values, as Keys does. This does not count as a read.
 func (e *Engine) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for key := range e.Keys("") {

@@ -8,7 +8,7 @@ import (
 	"larder.example/larder/internal/engine/shard"
 )
 
-// blockKeys is the number of keys whose memory GetMany asks for at once.
+// blockKeys is the number of keys whose memory GetMany prefetches together.
 const blockKeys = 16
 
 // GetMany calls visit for each key that has an item, in the order of the keys, as ViewItem does.
@@ -31,8 +31,8 @@ func (e *Engine) GetWhile(
 	}
 }
 
-// getBlock is GetWhile for the keys from start on, at most blockKeys of them. It asks for the
-// memory of all keys before it reads the first one, so that it waits for all of them at once, and
+// getBlock is like GetWhile, for at most blockKeys keys that begin at start. It prefetches the
+// memory of all keys before it reads the first one, so that their cache misses overlap, and it
 // claims one cell. It returns false if visit does.
 func (e *Engine) getBlock(
 	keys []string, start, limit int, visit func(at int, value []byte, item Item) bool,
@@ -48,7 +48,7 @@ func (e *Engine) getBlock(
 		return e.getEach(keys, start, limit, visit)
 	}
 	outcomes := pins.None
-	// Also after a panic or runtime.Goexit in visit.
+	// End the operation also after a panic or runtime.Goexit in visit.
 	defer func() { e.end(cell, outcomes) }()
 	if e.closed.Load() {
 		return false
@@ -82,7 +82,7 @@ func (e *Engine) getBlock(
 	return true
 }
 
-// getEach is getBlock with an operation for each key.
+// getEach is like getBlock, but runs a separate operation for each key.
 func (e *Engine) getEach(
 	keys []string, start, limit int, visit func(at int, value []byte, item Item) bool,
 ) (goesOn bool) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// many returns keys of several blocks, and stores the items of the even ones.
+// many returns keys of several blocks, and stores items under the even keys.
 func many(t *testing.T, cache *Engine) []string {
 	t.Helper()
 	keys := make([]string, 3*blockKeys+5)
@@ -27,7 +27,8 @@ func TestGetManyReadsEachKeyInOrder(t *testing.T) {
 	clock := newClock()
 	for _, isBusy := range []bool{false, true} {
 		cache := openTest(t, clock.config(Config{}))
-		// An item that expires, one that is copied because of its length, and a key that comes twice.
+		// An item that expires, an item that is copied because of its length, and a key that occurs
+		// twice.
 		keys := append(many(t, cache), "short", "large", key(4))
 		large := value(7, cache.ItemMax()/2)
 		_, _ = cache.Set("short", []byte("v"), 0, 5)
@@ -81,7 +82,8 @@ func TestGetWhileEndsWhereItsCallbackDoes(t *testing.T) {
 	}
 }
 
-// TestGetManySeesWhatItsCallbackDoes: the memory of later keys was asked for before.
+// TestGetManySeesWhatItsCallbackDoes changes later keys in the callback, after GetMany has
+// prefetched their memory.
 func TestGetManySeesWhatItsCallbackDoes(t *testing.T) {
 	cache := openTest(t, Config{})
 	keys := many(t, cache)

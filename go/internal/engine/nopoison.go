@@ -2,7 +2,7 @@
 
 package engine
 
-// poisons is true if View passes copies, whose bytes do not survive the call.
+// poisons is true if View passes copies and overwrites them after the call.
 const poisons = false
 
 func poison([]byte) {}

@@ -12,7 +12,7 @@ import (
 	"larder.example/larder/internal/engine/pins"
 )
 
-// claimAll claims all cells of a cache, as operations under way do.
+// claimAll claims all cells of a cache, as operations in progress do.
 func claimAll(e *Engine) (release func()) {
 	var cells []*pins.Cell
 	for cell := e.pins.Claim(); cell != nil; cell = e.pins.Claim() {
@@ -53,7 +53,7 @@ func TestOperationsWithoutACellDoNotWait(t *testing.T) {
 
 func TestAViewedValueStaysWhileMemoryIsUsedAnew(t *testing.T) {
 	cache := openTiny(t, Config{}, 64, 4<<10)
-	// More views than may hold a segment.
+	// Start more views than may pin a segment.
 	const views = 20
 	for number := range views {
 		if _, err := cache.Set(key(number), value(number, 200), 0, 0); err != nil {
@@ -107,8 +107,8 @@ func TestViewReleasesItsPinAfterAPanicAndAfterGoexit(t *testing.T) {
 	}
 }
 
-// TestOneOfManyAddsWins stores values that are copied without the lock: each store must look again
-// when it has the lock back.
+// TestOneOfManyAddsWins stores values that are copied without the lock: each store must look up the
+// key again when it has reacquired the lock.
 func TestOneOfManyAddsWins(t *testing.T) {
 	cache := openTest(t, Config{MemoryBytes: 64 << 20})
 	for round := range 300 {
@@ -140,7 +140,7 @@ func TestAReaderThatMetAnExpiredItemDoesNotRemoveItsSuccessor(t *testing.T) {
 	if _, err := cache.Set("key", []byte("new"), 0, 1000); err != nil {
 		t.Fatal(err)
 	}
-	// A reader found the item before this one expired, and has come to removing it only now.
+	// A reader found the previous item expired, but removes it only now.
 	hash := cache.hash("key")
 	cache.expire(cache.shardOf(hash), hash, "key")
 	if _, ok := cache.Get("key"); !ok {
@@ -148,7 +148,7 @@ func TestAReaderThatMetAnExpiredItemDoesNotRemoveItsSuccessor(t *testing.T) {
 	}
 }
 
-// TestReadersNeverMissWhileTheIndexGrows reads items that stay while others are added.
+// TestReadersNeverMissWhileTheIndexGrows reads existing items while other items are added.
 func TestReadersNeverMissWhileTheIndexGrows(t *testing.T) {
 	for range 5 {
 		cache := openTest(t, Config{MemoryBytes: 64 << 20})
@@ -207,7 +207,7 @@ func TestCloseDoesNotWaitAndTheLastOperationFreesTheMemory(t *testing.T) {
 	if !cache.freed.Load() {
 		t.Error("the last operation has not freed the memory")
 	}
-	// One without a cell.
+	// One operation without a cell.
 	other := openTest(t, Config{})
 	release := claimAll(other)
 	cell, ok := other.begin()

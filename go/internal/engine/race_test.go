@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stamped returns a value that says which key it belongs to, which version it is, and whose bytes
-// all follow from these.
+// stamped returns a value that contains its key and its version, and whose other bytes are derived
+// from these.
 func stamped(number, version, size int) []byte {
 	value := make([]byte, max(size, 16))
 	binary.LittleEndian.PutUint64(value, uint64(number))
@@ -20,7 +20,7 @@ func stamped(number, version, size int) []byte {
 	return value
 }
 
-// isStamped returns true if a value is one of a key's, complete.
+// isStamped returns true if a value is a complete value of a key.
 func isStamped(value []byte, number int) bool {
 	if len(value) < 16 || binary.LittleEndian.Uint64(value) != uint64(number) {
 		return false
@@ -29,8 +29,8 @@ func isStamped(value []byte, number int) bool {
 	return string(value) == string(stamped(number, version, len(value)))
 }
 
-// TestGoroutinesNeverSeeAWrongValue lets readers, writers and clears meet in a memory that is used
-// anew all the time.
+// TestGoroutinesNeverSeeAWrongValue runs readers, writers and clears in a memory that is constantly
+// reused.
 func TestGoroutinesNeverSeeAWrongValue(t *testing.T) {
 	for _, shape := range []struct{ segments, bytes, keys, sizeMax int }{
 		{64, 4 << 10, 2000, 400},
@@ -116,8 +116,8 @@ func race(t *testing.T, cache *Engine, random *rand.Rand, number, version, size 
 	}
 }
 
-// TestEachIncrementCounts adds to counters from several goroutines while others replace items, in
-// a memory that suffices.
+// TestEachIncrementCounts adds to counters from several goroutines while others replace items. The
+// memory is large enough for all items.
 func TestEachIncrementCounts(t *testing.T) {
 	cache := openTest(t, Config{CAS: true, MemoryBytes: 8 << 20})
 	for number := range 10 {
@@ -180,8 +180,8 @@ func TestAppendsAreNeverLost(t *testing.T) {
 	}
 }
 
-// TestGoroutinesPublishWhatTheyWriteBesideSweepsAndClears: long values are written without the
-// lock, and neither a sweep nor a clear may take an unfinished record for an item.
+// TestGoroutinesPublishWhatTheyWriteBesideSweepsAndClears writes long values, which are written
+// without the lock. Neither a sweep nor a clear may treat an incomplete record as an item.
 func TestGoroutinesPublishWhatTheyWriteBesideSweepsAndClears(t *testing.T) {
 	clock := newClock()
 	cache := openTiny(t, clock.config(Config{}), 128, 512<<10)

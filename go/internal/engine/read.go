@@ -6,8 +6,8 @@ import (
 	"larder.example/larder/internal/engine/shard"
 )
 
-// GetInto appends the value of a key to dst. It does not allocate if the capacity suffices. If
-// there is no item, it returns dst as it is.
+// GetInto appends the value of a key to dst. It does not allocate if the capacity suffices. If the
+// key has no item, it returns dst unchanged.
 func (e *Engine) GetInto(dst []byte, key string) ([]byte, bool) {
 	hash := e.hash(key)
 	cell, ok := e.begin()
@@ -37,7 +37,7 @@ func (e *Engine) GetInto(dst []byte, key string) ([]byte, bool) {
 // Get returns a copy of the value of a key.
 func (e *Engine) Get(key string) ([]byte, bool) { return e.GetInto(nil, key) }
 
-// GetItem is GetInto with what else is known about the item, as it was before this read.
+// GetItem is like GetInto, and also returns the metadata of the item, as it was before this read.
 func (e *Engine) GetItem(dst []byte, key string) ([]byte, Item, bool) {
 	hash := e.hash(key)
 	cell, ok := e.begin()
@@ -56,8 +56,8 @@ func (e *Engine) GetItem(dst []byte, key string) ([]byte, Item, bool) {
 	return e.readSlowly(dst, s, cell, hash, key, found)
 }
 
-// readSlowly reads an item that may have expired, may be large, or whose details are wanted, and
-// ends the operation.
+// readSlowly reads an item that may have expired or may be large, or whose metadata the caller
+// needs, and ends the operation.
 func (e *Engine) readSlowly(
 	dst []byte, s *shard.Shard, cell *pins.Cell, hash uint64, key string, found shard.Found,
 ) ([]byte, Item, bool) {
@@ -83,7 +83,8 @@ func (e *Engine) readSlowly(
 	return dst, Item{}, false
 }
 
-// readLocked reads under the shard's mutex, for an operation without a cell, and ends it.
+// readLocked reads with the mutex of the shard held, for an operation without a cell, and ends the
+// operation.
 func (e *Engine) readLocked(
 	dst []byte, s *shard.Shard, hash uint64, key string,
 ) ([]byte, Item, bool) {
@@ -99,7 +100,7 @@ func (e *Engine) readLocked(
 	return dst, item, ok
 }
 
-// expire removes an item that a reader found expired, if it still is.
+// expire removes an item that a reader has found expired, unless it has changed since.
 func (e *Engine) expire(s *shard.Shard, hash uint64, key string) {
 	cell, ok := e.begin()
 	if !ok {
@@ -112,16 +113,16 @@ func (e *Engine) expire(s *shard.Shard, hash uint64, key string) {
 	e.report(removals)
 }
 
-// View calls visit with the value of a key, in place, and returns true if there is one. The slice
-// is valid during the call and must not be written. No lock is held: visit may use the cache, and
-// may block. When many calls are under way at once, and for a value of more than half a segment,
-// visit gets a copy.
+// View calls visit with the value of a key, in place, and returns true if the key has an item. The
+// slice is valid during the call and must not be written. View holds no lock: visit may use the
+// cache, and may block. While many calls are in progress, and for a value of more than half a
+// segment, View passes a copy.
 func (e *Engine) View(key string, visit func(value []byte)) bool {
 	return e.ViewItem(key, func(value []byte, _ Item) { visit(value) })
 }
 
-// ViewItem is View with what else is known about the item. It repeats ViewUpTo without the limit:
-// as a call of that, View takes 1.04 times as long.
+// ViewItem is like View, and also passes the metadata of the item. It repeats the code of ViewUpTo
+// without the limit, because View would take 1.04 times as long if it called ViewUpTo.
 func (e *Engine) ViewItem(key string, visit func(value []byte, item Item)) bool {
 	cell := e.pins.ClaimView()
 	if cell == nil {
@@ -162,8 +163,8 @@ func (e *Engine) viewCopy(key string, visit func(value []byte, item Item)) bool 
 	return ok
 }
 
-// ViewUpTo is ViewItem that copies no value of more than limit bytes: where ViewItem would have to
-// copy one, visit gets nil, and Item.Bytes is the length.
+// ViewUpTo is like ViewItem, but copies no value of more than limit bytes. If ViewItem would have
+// to copy such a value, ViewUpTo passes nil to visit, and Item.Bytes is the length.
 func (e *Engine) ViewUpTo(key string, limit int, visit func(value []byte, item Item)) bool {
 	cell := e.pins.ClaimView()
 	if cell == nil {
@@ -201,7 +202,7 @@ func (e *Engine) ViewUpTo(key string, limit int, visit func(value []byte, item I
 	return true
 }
 
-// viewCopyUpTo is ViewUpTo for a call without a cell.
+// viewCopyUpTo is like ViewUpTo, for a call without a cell.
 func (e *Engine) viewCopyUpTo(key string, limit int, visit func(value []byte, item Item)) bool {
 	hash := e.hash(key)
 	cell, ok := e.begin()
@@ -222,7 +223,7 @@ func (e *Engine) viewCopyUpTo(key string, limit int, visit func(value []byte, it
 	return e.viewCopy(key, visit)
 }
 
-// Peek is GetItem without the marks of a read: it changes neither the item nor the counters.
+// Peek is like GetItem, but does not count as a read: it changes neither the item nor the counters.
 func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
 	hash := e.hash(key)
 	cell, ok := e.begin()
@@ -232,14 +233,14 @@ func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
 	s := e.shardOf(hash)
 	s.Lock()
 	dst, item, ok := s.Peek(dst, hash, key)
-	// These are of a writer that has released the lock for a while.
+	// These removals are from a writer that has temporarily released the lock.
 	removals := s.Unlock()
 	e.end(cell, pins.None)
 	e.report(removals)
 	return dst, item, ok
 }
 
-// Look is Peek without the value.
+// Look is like Peek, but does not return the value.
 func (e *Engine) Look(key string) (Item, bool) {
 	hash := e.hash(key)
 	cell, ok := e.begin()
@@ -249,7 +250,7 @@ func (e *Engine) Look(key string) (Item, bool) {
 	s := e.shardOf(hash)
 	s.Lock()
 	item, ok := s.Look(hash, key)
-	// As in Peek.
+	// As in Peek, these removals are from a writer that has temporarily released the lock.
 	removals := s.Unlock()
 	e.end(cell, pins.None)
 	e.report(removals)

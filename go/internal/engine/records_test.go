@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The length of a value has few bits in a header. A longer value is stored in pieces, whatever its
-// lower bits.
+// The header has few bits for the length of a value. A value with more bits in its length is stored
+// in pieces, whatever the lower bits of the length are.
 func TestValuesLongerThanAHeaderCounts(t *testing.T) {
 	cache, err := open(Config{CAS: true}, geometry{shards: 1, segments: 256, segmentBytes: 1 << 20}, maphash.MakeSeed())
 	if err != nil {

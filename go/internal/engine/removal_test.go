@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestEachRemovalIsReportedOnce counts for each stored value how often it left.
+// TestEachRemovalIsReportedOnce counts for each stored value how often its removal was reported.
 func TestEachRemovalIsReportedOnce(t *testing.T) {
 	clock := newClock()
 	var cache *Engine

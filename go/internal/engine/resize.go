@@ -7,10 +7,10 @@ import (
 	"larder.example/larder/internal/engine/shard"
 )
 
-// SetMemory changes the bound of the memory, up to Config.MemoryBytesMax. A lower one evicts items,
-// a segment at a time, and returns their memory to the system; memory that callbacks of View use
-// follows when they end. Tables and index keep their size, and no more small pages become huge
-// ones.
+// SetMemory changes the memory limit, up to Config.MemoryBytesMax. A lower limit evicts items, a
+// segment at a time, and returns their memory to the system. Memory in use by callbacks of View is
+// returned when they end. Tables and index keep their size, and from now on the cache makes no more
+// huge pages.
 func (e *Engine) SetMemory(bytes int64) error {
 	if e.closed.Load() {
 		return ErrClosed
@@ -25,7 +25,7 @@ func (e *Engine) SetMemory(bytes int64) error {
 	return e.keepBound()
 }
 
-// bound sets the bound of the memory and of items, and returns the former one.
+// bound sets the memory limit and the limit of items, and returns the previous memory limit.
 func (e *Engine) bound(bytes int64) (former int64) {
 	e.resizing.Lock()
 	defer e.resizing.Unlock()
@@ -33,9 +33,9 @@ func (e *Engine) bound(bytes int64) (former int64) {
 	return e.memoryBytes.Swap(bytes)
 }
 
-// keepBound has the shards keep the bound. It holds no lock while it reports removals, whose
-// callbacks may change the bound: each step looks at it under the lock of the shard, so that the
-// last one holds.
+// keepBound applies the memory limit to the shards. It holds no lock while it reports removals, so
+// callbacks may change the limit. Each step loads the limit with the lock of the shard held, so
+// that the last limit takes effect.
 func (e *Engine) keepBound() error {
 	for number := range e.shards {
 		var progress shard.Shrinking
@@ -55,7 +55,7 @@ func (e *Engine) keepBound() error {
 	return nil
 }
 
-// openBelowMax sets the first bound of a cache, which is empty.
+// openBelowMax sets the first memory limit of an empty cache.
 func (e *Engine) openBelowMax(bytes int64) error {
 	if least := e.memoryLeast(); bytes < least {
 		return fmt.Errorf("%w: %d bytes, not %d to %d", ErrMemory, bytes, least, e.config.MemoryBytesMax)
@@ -64,7 +64,7 @@ func (e *Engine) openBelowMax(bytes int64) error {
 	return e.keepBound()
 }
 
-// limitItems sets the limit of items to that of the configuration, or to the largest possible.
+// limitItems sets the limit of items to Config.ItemMax, or to the largest possible value.
 func (e *Engine) limitItems(most int) {
 	if asked := e.config.ItemMax; asked != 0 {
 		most = min(most, asked)
@@ -72,14 +72,15 @@ func (e *Engine) limitItems(most int) {
 	e.itemMax.Store(int64(most))
 }
 
-// segmentsOf returns the number of segments of a shard with which the cache keeps a bound.
+// segmentsOf returns the number of segments of a shard for a memory limit.
 func (e *Engine) segmentsOf(memoryBytes int64) int {
 	g := e.geometry
 	beside := besideShards(e.config.MemoryBytesMax) + g.shards*shard.TableBytes(g.segments)
 	return min((int(memoryBytes)-beside)/g.shards/g.segmentBytes, g.segments)
 }
 
-// memoryLeast returns the lowest bound: the index takes at most half of each shard.
+// memoryLeast returns the lowest possible memory limit. The index may use at most half of each
+// shard.
 func (e *Engine) memoryLeast() int64 {
 	g, segments := e.geometry, min(shard.SegmentsMin, e.geometry.segments)
 	for number := range e.shards {

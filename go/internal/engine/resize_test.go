@@ -51,10 +51,10 @@ func TestTheBoundOfTheMemoryCanBeRaisedAndLowered(t *testing.T) {
 		}
 		held := fillUp(t, cache, items)
 		checkUsed(t, cache, limit)
-		// The index keeps the size that it had at the highest bound.
+		// The index keeps the size that it had at the highest memory limit.
 		room := limit - int64(cache.Stats().IndexBytes)
 		if want := int64(first) * room / (16 << 20); int64(held) < want*8/10 || int64(held) > want*12/10 {
-			t.Errorf("%d items in %d bytes beside the index, want about %d", held, room, want)
+			t.Errorf("%d items in %d bytes outside the index, want about %d", held, room, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestABoundOutOfRangeIsRefused(t *testing.T) {
 		}
 	}
 	checkUsed(t, cache, 16<<20)
-	// Many small items: the index takes more than the lowest bound would leave.
+	// Store many small items, so that the index needs more memory than the lowest limit would leave.
 	if err := cache.SetMemory(64 << 20); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestEachItemIsReportedOnceWhileTheMemoryShrinks(t *testing.T) {
 	}
 }
 
-// A callback may use the cache, and the last bound holds.
+// A callback may use the cache, and the last memory limit takes effect.
 func TestACallbackMayChangeTheBound(t *testing.T) {
 	var cache *Engine
 	calls := 0
@@ -210,7 +210,7 @@ func one(is bool) int {
 	return 0
 }
 
-// Readers, writers and changes of the bound meet.
+// Readers, writers and changes of the memory limit run at the same time.
 func TestGoroutinesNeverSeeAWrongValueWhileTheMemoryChanges(t *testing.T) {
 	for _, shape := range []struct{ keys, sizeMax int }{{30_000, 1500}, {300, 60_000}} {
 		cache := openResizable(t, Config{CAS: true})

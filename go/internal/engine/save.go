@@ -18,11 +18,13 @@ import (
 //
 //	key length 1 │ value length 4 │ flags 4 │ deadline 8 │ key │ value
 //
-// Time and deadlines are milliseconds of the wall clock when the cache was saved, since 1970; a
-// deadline of zero never passes. Load uses the difference of the two, because the clock may be
-// wrong at either time. A file that begins with LARDERG1 has no time.
+// The time is the time of the save. Time and deadlines are milliseconds of the wall clock since
+// 1970; a deadline of zero never passes. Load uses the difference between a deadline and the time,
+// because the clock may be wrong during the save or during the load. A file that begins with
+// LARDERG1 has no time.
 
-// ErrDamaged is the error of Load for data that Save did not write, or that has changed since.
+// ErrDamaged is the error that Load returns for data that Save did not write, or that has changed
+// since.
 var ErrDamaged = errors.New("saved cache is damaged")
 
 const (
@@ -44,8 +46,8 @@ type saver struct {
 	items  uint64
 }
 
-// Save writes all items. Others may use the cache meanwhile: of the items that they change, it
-// writes the state at some time during the call.
+// Save writes all items. Others may use the cache during the call. If they change an item, Save
+// writes a state that the item had at some time during the call.
 func (e *Engine) Save(to io.Writer) error {
 	wall := e.config.Wall()
 	if _, err := to.Write(saveHead(wall)); err != nil {
@@ -61,7 +63,8 @@ func (e *Engine) Save(to io.Writer) error {
 			continue
 		}
 		if item.Marks()&Stale != 0 {
-			// The file has no place for the mark, and a reader must not take the value for a fresh one.
+			// Skip stale items: the format cannot store the mark, and a reader must not take the value
+			// for a fresh value.
 			continue
 		}
 		if item.Deadline != 0 {
@@ -82,7 +85,7 @@ func saveHead(wall int64) []byte {
 	return binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
 }
 
-// readHead returns the time of a saved cache, or the time now for a file without one.
+// readHead returns the time of a saved cache, or the current time for a file without a time.
 func (e *Engine) readHead(from io.Reader) (saved int64, err error) {
 	var head [len(saveMagic) + 12]byte
 	magic, rest := head[:len(saveMagic)], head[len(saveMagic):]
@@ -120,7 +123,7 @@ func (s *saver) add(key string, value []byte, item Item) error {
 	return nil
 }
 
-// flush writes a block. The length says what its payload is.
+// flush writes a block. A length of zero means that the payload is the number of items.
 func (s *saver) flush(length int) error {
 	binary.LittleEndian.PutUint32(s.block[0:], uint32(length))
 	binary.LittleEndian.PutUint32(s.block[4:], s.number)
@@ -146,11 +149,12 @@ func checksum(header, payload []byte) uint32 {
 
 // Loaded counts the items of a saved cache.
 type Loaded struct {
-	// Stored were stored. Omitted could not be: they are too large for this cache, or found no
-	// memory. All others have expired.
+	// Stored is the number of items that were stored. Omitted is the number of items that were not
+	// stored because they are too large for this cache, or because it has no memory for them. All
+	// other items have expired.
 	Stored, Omitted int
-	// Key is that of the first item that was omitted, Bytes the sum of the lengths of its key and
-	// its value, and Reason the error of its store.
+	// Key is the key of the first omitted item, Bytes is the sum of the lengths of its key and its
+	// value, and Reason is the error of its store.
 	Key    string
 	Bytes  int
 	Reason error
@@ -160,10 +164,10 @@ type Loaded struct {
 	saved int64
 }
 
-// Load stores the items that Save has written, in addition to those in the cache. Items that have
-// expired since are left out. If the data is damaged, it stores the items before the damage and
-// returns ErrDamaged. It reads not a byte past the end of the saved cache: a block and its header
-// are one read each.
+// Load reads the items that Save has written and adds them to the cache. It skips items that have
+// expired since. If the data is damaged, it stores the items before the damage and returns
+// ErrDamaged. It never reads past the end of the saved cache: it reads each header and each block
+// with one read.
 func (e *Engine) Load(from io.Reader) (loaded Loaded, err error) {
 	if loaded.saved, err = e.readHead(from); err != nil {
 		return loaded, err
@@ -193,8 +197,8 @@ func damage(err error, what string) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, what)
 }
 
-// readBlock reads and checks a block. The memory for it grows with what has arrived: a damaged
-// length must not cost more than the data.
+// readBlock reads and checks a block. Its memory grows as data arrives, so that a damaged length
+// does not allocate more memory than the size of the data.
 func readBlock(from io.Reader, block []byte, number uint32) ([]byte, bool, error) {
 	var header [blockHeader]byte
 	if _, err := io.ReadFull(from, header[:]); err != nil {
@@ -222,8 +226,8 @@ func readBlock(from io.Reader, block []byte, number uint32) ([]byte, bool, error
 	return block, isLast, nil
 }
 
-// loadBlock stores the items of a block. If the clock shows less than at the time of the saved
-// cache, no time has passed.
+// loadBlock stores the items of a block. If the clock is before the time of the saved cache, it
+// assumes that no time has passed.
 func (e *Engine) loadBlock(block []byte, loaded *Loaded) error {
 	for len(block) > 0 {
 		if len(block) < savedHeader {

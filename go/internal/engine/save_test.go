@@ -22,7 +22,7 @@ func TestSavedItemsComeBackWithFlagsAndDeadlines(t *testing.T) {
 	if err := p.cache.Save(&saved); err != nil {
 		t.Fatal(err)
 	}
-	// Another process: its monotonic clock has another origin.
+	// In another process the monotonic clock has another origin.
 	other := newClock()
 	config := other.config(Config{MemoryBytes: 64 << 20})
 	config.Now = func() int64 { return other.read() - 500_000 }
@@ -68,7 +68,7 @@ func saveSmall(t *testing.T) []byte {
 	return saved.Bytes()
 }
 
-// isPrefix fails unless all items of a cache are items as they were saved.
+// isPrefix fails the test unless all items of a cache are saved items.
 func (e *Engine) onlySaved(t *testing.T, what string, loaded int) {
 	t.Helper()
 	items := 0
@@ -80,7 +80,7 @@ func (e *Engine) onlySaved(t *testing.T, what string, loaded int) {
 		items++
 	}
 	if items != loaded {
-		t.Fatalf("%s: %d items, Load says %d", what, items, loaded)
+		t.Fatalf("%s: %d items, Load returns %d", what, items, loaded)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestEveryCutIsNoticed(t *testing.T) {
 	saved := saveSmall(t)
 	cache := openTest(t, Config{MemoryBytes: 1 << 20})
 	for end := range saved {
-		// The middle of the large values is all alike.
+		// All bytes in the middle of the large values have the same effect.
 		if end > 2000 && end < len(saved)-3000 && end%97 != 0 {
 			continue
 		}
@@ -187,8 +187,8 @@ func TestIterationShowsEachKeyThatStaysOnce(t *testing.T) {
 	}
 }
 
-// A clock that was ahead at Save, or shows an earlier time at Load, takes nothing from the time
-// that an item has left, and adds nothing.
+// If the clock is ahead at Save, or shows an earlier time at Load, the remaining time to live of an
+// item does not change.
 func TestTheTimeThatItemsHaveLeftSurvivesAClockThatIsSet(t *testing.T) {
 	const year = 365 * 24 * 3_600_000
 	for _, step := range []int64{-year, -1, 0, 10_000, 59_000} {

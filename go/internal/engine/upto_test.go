@@ -43,7 +43,7 @@ func TestViewUpToDoesNotCopyLongValues(t *testing.T) {
 		}
 	}
 	view(t)
-	// Nested views take all cells.
+	// Nested views claim all cells.
 	var nest func(depth int)
 	nest = func(depth int) {
 		if depth == 0 {

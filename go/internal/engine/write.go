@@ -6,7 +6,8 @@ import (
 	"larder.example/larder/internal/engine/shard"
 )
 
-// Times to live are milliseconds. Zero is forever, and a negative one has expired already.
+// Times to live are in milliseconds. Zero means forever, and an item with a negative time to live
+// has already expired.
 
 // Deadline returns the millisecond at which an item with a time to live expires, or zero.
 func (e *Engine) Deadline(ttl int64) int64 {
@@ -28,18 +29,18 @@ func (e *Engine) Set(key string, value []byte, flags uint32, ttl int64) (uint64,
 	return e.store(key, value, flags, ttl, shard.Set, 0)
 }
 
-// Add stores an item if there is none, and otherwise returns ErrNotStored.
+// Add stores an item if the key does not have one yet, and otherwise returns ErrNotStored.
 func (e *Engine) Add(key string, value []byte, flags uint32, ttl int64) (uint64, error) {
 	return e.store(key, value, flags, ttl, shard.Add, 0)
 }
 
-// Replace stores an item if there is one, and otherwise returns ErrNotStored.
+// Replace stores an item if the key already has one, and otherwise returns ErrNotStored.
 func (e *Engine) Replace(key string, value []byte, flags uint32, ttl int64) (uint64, error) {
 	return e.store(key, value, flags, ttl, shard.Replace, 0)
 }
 
-// CompareAndSwap stores an item if the present one has the token. It returns ErrExists if that has
-// another one, and ErrNotFound if there is none.
+// CompareAndSwap stores an item if the current item has the token. It returns ErrExists if the
+// current item has another token, and ErrNotFound if the key has no item.
 func (e *Engine) CompareAndSwap(
 	key string, value []byte, flags uint32, ttl int64, token uint64,
 ) (uint64, error) {
@@ -71,7 +72,7 @@ func (e *Engine) store(
 	}
 	s := e.shardOf(hash)
 	s.Warm(hash, len(key)+len(value)+record.HeaderBytes)
-	// A literal would be built elsewhere and copied.
+	// The compiler would build a literal elsewhere and copy it.
 	var request shard.Request
 	request.Key, request.Hash, request.Value = key, hash, value
 	request.Flags, request.Mode, request.Token = flags, mode, token
@@ -88,8 +89,8 @@ func (e *Engine) store(
 	return token, err
 }
 
-// refuse removes the item that a set of too large a value would have replaced, as memcached does: a
-// reader must not see the old value after a set.
+// refuse handles a value that is too large. It removes the item that the set would have replaced,
+// as memcached does, because no reader may receive the old value after a set.
 func (e *Engine) refuse(key string, mode shard.Mode) error {
 	if e.closed.Load() {
 		return ErrClosed
@@ -102,7 +103,7 @@ func (e *Engine) refuse(key string, mode shard.Mode) error {
 
 func isKey(key string) bool { return len(key) > 0 && len(key) <= KeyBytesMax }
 
-// change runs an operation under the lock of a key's shard.
+// change runs an operation with the lock of the key's shard held.
 func (e *Engine) change(key string, run func(s *shard.Shard, hash uint64) error) error {
 	if !isKey(key) {
 		return ErrBadKey
@@ -117,8 +118,8 @@ func (e *Engine) change(key string, run func(s *shard.Shard, hash uint64) error)
 	return e.locked(s, cell, hash, run)
 }
 
-// locked runs an operation under the lock, gives the cell back and reports removals, also after a
-// panic: the operation may have found an expired item before.
+// locked runs an operation with the lock held, releases the cell and reports removals. It does so
+// also after a panic, because the operation may have removed an expired item before.
 func (e *Engine) locked(
 	s *shard.Shard, cell *pins.Cell, hash uint64, run func(s *shard.Shard, hash uint64) error,
 ) error {
@@ -131,20 +132,20 @@ func (e *Engine) locked(
 	return run(s, hash)
 }
 
-// Delete removes an item, if token is zero or its own; otherwise it returns ErrExists.
+// Delete removes an item if token is zero or the token of the item; otherwise it returns ErrExists.
 func (e *Engine) Delete(key string, token uint64) error {
 	return e.change(key, func(s *shard.Shard, hash uint64) error {
 		return s.Delete(key, hash, token)
 	})
 }
 
-// Append puts bytes behind a value, and Prepend in front of it. They return ErrNotStored if there
-// is no item, and with a token that is neither zero nor the item's ErrExists.
+// Append adds bytes to the end of a value. It returns ErrNotStored if the key has no item, and
+// ErrExists if token is neither zero nor the token of the item.
 func (e *Engine) Append(key string, more []byte, token uint64) (uint64, error) {
 	return e.extend(key, more, false, token)
 }
 
-// Prepend puts bytes in front of a value; see Append.
+// Prepend adds bytes to the start of a value; see Append.
 func (e *Engine) Prepend(key string, more []byte, token uint64) (uint64, error) {
 	return e.extend(key, more, true, token)
 }
@@ -177,7 +178,7 @@ func (e *Engine) add(key string, delta uint64, subtract bool) (number, token uin
 	return number, token, err
 }
 
-// Touch gives an item another time to live.
+// Touch sets the time to live of an item.
 func (e *Engine) Touch(key string, ttl int64) error {
 	_, err := e.Update(key, func(_ Item, _ []byte, isFound bool) Change {
 		if ttl < 0 {
@@ -188,7 +189,7 @@ func (e *Engine) Touch(key string, ttl int64) error {
 	return err
 }
 
-// GetAndTouch appends the value of a key to dst and gives the item another time to live.
+// GetAndTouch appends the value of a key to dst and sets the time to live of the item.
 func (e *Engine) GetAndTouch(dst []byte, key string, ttl int64) ([]byte, Item, bool) {
 	start, before := len(dst), Item{}
 	_, err := e.Update(key, func(item Item, value []byte, isFound bool) Change {
@@ -208,9 +209,9 @@ func (e *Engine) GetAndTouch(dst []byte, key string, ttl int64) ([]byte, Item, b
 // Change is the decision of an update.
 type Change = shard.Change
 
-// What an update does.
+// The actions of an update.
 const (
-	// Keep changes nothing but marks.
+	// Keep changes only the marks.
 	Keep = shard.Keep
 	// Read counts a read of the item.
 	Read = shard.Read
@@ -224,15 +225,15 @@ const (
 
 // The marks of an item, which only package server uses. Each store clears them.
 const (
-	// Stale marks an item whose value a client is to replace.
+	// Stale marks an item whose value a client should replace.
 	Stale = record.Stale
-	// Claimed marks an item that a client has undertaken to replace.
+	// Claimed marks an item that a client is replacing.
 	Claimed = record.Claimed
 )
 
-// Update changes an item by what decide returns, and returns the token of the item after that. The
-// callback gets the value in place. It runs under a lock: it must neither use the cache nor keep
-// the value, and it may run several times; the last decision counts.
+// Update applies the change that decide returns to an item, and returns the token of the item after
+// the change. decide receives the value in place. It runs with a lock held, so it must neither use
+// the cache nor keep the value. It may run several times; only the last decision takes effect.
 func (e *Engine) Update(
 	key string, decide func(item Item, value []byte, isFound bool) Change,
 ) (token uint64, err error) {
@@ -254,8 +255,8 @@ func (e *Engine) Update(
 	return token, err
 }
 
-// Clear removes all items. It takes the shards one after the other, each in a bounded time if
-// removals are not reported.
+// Clear removes all items. It clears the shards one after the other, each in a bounded time if the
+// cache does not report removals.
 func (e *Engine) Clear() error {
 	for number := range e.shards {
 		cell, ok := e.begin()

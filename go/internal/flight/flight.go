@@ -16,17 +16,17 @@ type Loader = func(ctx context.Context, key string) (value []byte, ttl time.Dura
 // Cache is a cache that loads its values.
 type Cache interface {
 	// BeginLoad records the state of a key before its loader runs. It returns no attempt if nothing
-	// has to be loaded: then the load ends with the value, which another load has stored meanwhile,
-	// or with the error.
+	// needs to be loaded. Then the load ends with the value, which another load has stored since the
+	// caller read the key, or with the error.
 	BeginLoad(key string) (attempt Attempt, value []byte, err error)
 }
 
-// Attempt is one run of a loader, as its cache sees it. One of the two methods is called, once.
+// Attempt is the part of a load that its cache implements. One of the two methods is called, once.
 type Attempt interface {
 	// Keep stores the loaded value if the key has not changed since BeginLoad. isCurrent returns
 	// false after a change has begun; see Config.Waits.
 	Keep(value []byte, ttl time.Duration, isCurrent func() bool)
-	// Cancel releases what BeginLoad has reserved.
+	// Cancel releases the reservation that BeginLoad has made.
 	Cancel()
 }
 
@@ -34,12 +34,13 @@ type Attempt interface {
 type Config struct {
 	// Timeout limits the duration of a load.
 	Timeout time.Duration
-	// Waits makes changes of a key wait while Keep stores its value. Without it, Keep calls isCurrent
-	// in the same critical section as it stores. A cache that runs callbacks in its stores needs
-	// that: they may change the key.
+	// Waits makes changes of a key wait while Keep stores its value. Without it, Keep must call
+	// isCurrent and store in the same critical section. A cache that runs callbacks in its stores
+	// must not set Waits, because the callbacks may change the key.
 	Waits bool
-	// ErrTimeout, ErrClosed and ErrRecursive are the errors of a load that exceeds the timeout, that
-	// the end of the cache ends, and whose loader requests its own key or one that waits for it.
+	// ErrTimeout is the error of a load that exceeds the timeout. ErrClosed is the error of a load
+	// that the end of the cache ends. ErrRecursive is the error of a load whose loader requests its
+	// own key, or a key whose load waits for it.
 	ErrTimeout, ErrClosed, ErrRecursive error
 	// Panicked returns the error of a loader that has panicked; value is nil after runtime.Goexit.
 	Panicked func(value any, stack []byte) error
@@ -58,21 +59,21 @@ type Group struct {
 	byKey map[string]*flight
 }
 
-// NewGroup returns the loads of a cache: none so far.
+// NewGroup returns a group without loads for a cache.
 func NewGroup(cache Cache, config Config) *Group {
 	g := &Group{cache: cache, config: config, byKey: make(map[string]*flight)}
 	g.ctx, g.end = context.WithCancel(context.Background())
 	return g
 }
 
-// Close ends all loads, and later ones as soon as they begin.
+// Close ends all loads. Later loads end as soon as they begin.
 func (g *Group) Close() { g.end() }
 
 // Context returns a context that ends when the group is closed.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Load returns the result of the load of a key, and starts it if there is none. The value is a
-// copy.
+// Load returns the result of the load of a key, and starts the load if it is not running. The value
+// is a copy.
 func (g *Group) Load(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if g.isLoading(ctx, key) {
 		return nil, g.config.ErrRecursive
@@ -87,15 +88,15 @@ func (g *Group) Load(ctx context.Context, key string, loader Loader) ([]byte, er
 	return f.wait(ctx)
 }
 
-// Refresh starts a load of a key, unless there is one. It does not wait.
+// Refresh starts a load of a key, unless it is already running. It does not wait.
 func (g *Group) Refresh(ctx context.Context, key string, loader Loader) {
 	if !g.isLoading(ctx, key) {
 		g.join(ctx, key, loader, true)
 	}
 }
 
-// Forget keeps the load in flight of a key from storing its result. It is called before each change
-// of the key. Without loads in flight it costs one atomic load.
+// Forget prevents the load in flight of a key from storing its result. A cache calls it before each
+// change of the key. Without loads in flight it costs one atomic load.
 func (g *Group) Forget(key string) {
 	if g.count.Load() != 0 {
 		g.forget(key)
@@ -110,7 +111,7 @@ func (g *Group) forget(key string) {
 	g.wait(f)
 }
 
-// ForgetPrefix is Forget for all keys that begin with prefix.
+// ForgetPrefix is like Forget, for all keys that begin with prefix.
 func (g *Group) ForgetPrefix(prefix string) {
 	if g.count.Load() == 0 {
 		return
@@ -129,8 +130,8 @@ func (g *Group) ForgetPrefix(prefix string) {
 	}
 }
 
-// abandon keeps a load, if there is one, from storing its result, unless it has begun to. The
-// caller holds the lock.
+// abandon prevents a load, which may be nil, from storing its result, unless the store has begun.
+// The caller holds the lock.
 func (g *Group) abandon(f *flight) {
 	switch {
 	case f == nil:
@@ -141,7 +142,7 @@ func (g *Group) abandon(f *flight) {
 	}
 }
 
-// wait waits until a load has stored its result, if it has begun to and changes wait for that.
+// wait waits until a load has stored its result, if the store has begun and Config.Waits is set.
 func (g *Group) wait(f *flight) {
 	if f != nil && f.kept != nil && g.config.Waits {
 		<-f.kept
@@ -177,16 +178,16 @@ type flight struct {
 	// which continues without callers.
 	waiting int
 	refresh bool
-	// Guarded by the lock until it is set: closed when the result is stored. Nil before the store
-	// begins.
+	// Guarded by the lock until it is set. It is closed when the result is stored, and nil before the
+	// store begins.
 	kept chan struct{}
 	// True after a change of the key, or the end of the load without a store.
 	isChanged atomic.Bool
 }
 
-// join returns the load of a key and starts one if there is none. A refresh is not counted as a
-// waiting caller. isLoaded is true if the load has its value and is storing it: the caller must not
-// wait for that, because it may be a callback of the store.
+// join returns the load of a key, and starts it if it is not running. A refresh does not count as a
+// waiting caller. isLoaded is true if the load has its value and is storing it. The caller must not
+// wait for the store, because the caller may be a callback of that store.
 func (g *Group) join(ctx context.Context, key string, loader Loader, refresh bool) (f *flight, isLoaded bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -222,7 +223,8 @@ func (g *Group) start(ctx context.Context, key string) *flight {
 }
 
 // wait blocks until the load ends and returns a copy of its value. It returns early with the error
-// of ctx, or with the cause that ended the load. A load that waits for that of ctx is an error.
+// of ctx, or with the cause that ended the load. If the load waits for the load to which ctx
+// belongs, wait returns an error.
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	leaveWait, isEnding := f.enterWait(ctx)
 	if !isEnding {
@@ -236,7 +238,7 @@ func (f *flight) wait(ctx context.Context) ([]byte, error) {
 		f.leave()
 		return nil, ctx.Err()
 	case <-f.ctx.Done():
-		// The context of a finished load ends too.
+		// The context of a finished load also ends.
 		if f.isDone() {
 			break
 		}
@@ -296,7 +298,7 @@ func (f *flight) finish(value []byte, err error, keep func()) {
 	close(f.done)
 }
 
-// drop removes a load from the map, so that the next caller starts another one, unless it is
+// drop removes a load from the map, so that the next caller starts another load, unless it is
 // storing its result.
 func (g *Group) drop(f *flight) {
 	g.lock.Lock()

@@ -40,7 +40,7 @@ type slowCache struct {
 	emptyCache
 	keeping, resume chan struct{}
 	isStored        atomic.Bool
-	// The answer of isCurrent at the end of the store.
+	// The result of isCurrent at the end of the store.
 	isCurrent atomic.Bool
 }
 
@@ -76,7 +76,7 @@ func TestChangesDuringTheStoreOfALoad(t *testing.T) {
 				changed <- cache.isStored.Load()
 			}()
 			if waits {
-				// No event reports that the change waits.
+				// Nothing signals that the change waits, so sleep.
 				time.Sleep(20 * time.Millisecond)
 				close(cache.resume)
 				check.Equal(t, name+" has waited for the store", <-changed, true)
@@ -127,7 +127,7 @@ func TestLoadersThatRequestEachOther(t *testing.T) {
 	check.Equal(t, "recorded waits", len(rings.waits), 0)
 }
 
-// Loads that wait for one and the same are no ring, in whatever order they end.
+// Loads that wait for the same load do not form a ring, in whatever order they end.
 func TestLoadsThatWaitForTheSameLoad(t *testing.T) {
 	group := NewGroup(emptyCache{}, Config{Timeout: time.Minute, ErrRecursive: errors.New("recursive")})
 	defer group.Close()

@@ -5,17 +5,19 @@ import (
 	"sync"
 )
 
-// rings finds loads that wait for each other: the loader of a requests b, and that of b requests a.
-// It covers the loads of all groups. Only a loader that requests another key takes its lock.
+// rings finds loads that wait for each other: for example, the loader of a requests b, and the
+// loader of b requests a. It covers the loads of all groups. Only a loader that requests another
+// key takes its lock.
 var rings struct {
 	lock sync.Mutex
-	// waits has the loads that a load waits for, with the number of its goroutines that do.
+	// waits maps each load to the loads that it waits for, with the number of its goroutines that
+	// wait.
 	waits map[*flight]map[*flight]int
 }
 
-// enterWait records that the load to which ctx belongs, if there is one, waits for f. It returns
-// false if f waits for that load: neither would ever end. Otherwise the caller calls leave
-// afterwards.
+// enterWait records that the load to which ctx belongs, if any, waits for f. It returns false if f
+// waits for that load, because then neither load would ever end. Otherwise the caller must call
+// leave after the wait.
 func (f *flight) enterWait(ctx context.Context) (leave func(), isEnding bool) {
 	at, _ := ctx.Value(loadingKey{}).(*loading)
 	if at == nil {
@@ -48,8 +50,8 @@ func (f *flight) leaveWait(other *flight) {
 	}
 }
 
-// waitsFor returns true if a load waits for another one, or for one that does. The caller holds the
-// lock.
+// waitsFor returns true if a load waits for another load, directly or through other loads. The
+// caller holds the lock.
 func (f *flight) waitsFor(other *flight, seen map[*flight]bool) bool {
 	if f == other {
 		return true

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// run executes the load, in a goroutine of its own.
+// run executes the load. It runs in a separate goroutine.
 func (f *flight) run(loader Loader) {
 	defer f.release()
 	attempt, value, err := f.group.cache.BeginLoad(f.key)

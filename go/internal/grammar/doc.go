@@ -1,5 +1,5 @@
-// Package grammar parses the lines of memcached's text and meta commands, and has memcached's
-// responses to invalid ones. Packages wire and server share it.
+// Package grammar parses the lines of memcached's text and meta commands, and provides memcached's
+// responses to invalid lines. Packages wire and server share it.
 //
 // All functions refer to their input and copy nothing.
 package grammar
@@ -11,12 +11,13 @@ const (
 	LineMax = 2048
 	// KeyMax is the length of the longest key.
 	KeyMax = 250
-	// ValueMax is memcached's longest value: its length and a line end fit 31 bits.
+	// ValueMax is the length of memcached's longest value: the sum of the length and a line end fits
+	// in 31 bits.
 	ValueMax = math.MaxInt32 - 2
 	// OpaqueMax is the length of the longest opaque token.
 	OpaqueMax = 31
-	// wordsMax is the number of words of a line that memcached looks at, and metaWordsMax that of a
-	// meta command.
+	// wordsMax is the number of words that memcached reads of a line, and metaWordsMax is the number
+	// that it reads of a meta command.
 	wordsMax     = 23
 	metaWordsMax = 20
 )

@@ -40,8 +40,9 @@ func CutMeta(command []byte) (verb byte, isMeta bool) {
 }
 
 // Parse parses the flags, and returns the key of the item: Key, or decoded into buffer, which has
-// space for KeyMax bytes. Without a buffer it checks the code of the key. As in memcached, a wrong
-// letter of any flag takes precedence over an invalid key, and that over a wrong token.
+// space for KeyMax bytes. Without a buffer it checks the code of the key. A wrong letter of any
+// flag takes precedence over an invalid key, and an invalid key over a wrong token, as in
+// memcached.
 func (m *Meta) Parse(rest, buffer []byte) (key []byte, reply string) {
 	m.Flags, m.Delta = rest, 1
 	if !IsKey(m.Key) {
@@ -81,7 +82,7 @@ func (m *Meta) decodeKey(buffer []byte) (key []byte, reply string) {
 	return buffer[:count], ""
 }
 
-// checkCode returns BadKeyCode for a key that is not in base64.
+// checkCode returns BadKeyCode for a key that is not valid base64.
 func checkCode(key []byte) (reply string) {
 	var decoded [KeyMax]byte
 	if count, err := base64.StdEncoding.Decode(decoded[:], key); err != nil || count == 0 {
@@ -90,7 +91,7 @@ func checkCode(key []byte) (reply string) {
 	return ""
 }
 
-// parseMode replaces the letter after M by the one of its meaning.
+// parseMode replaces the letter after M with the canonical letter of its mode.
 func (m *Meta) parseMode() (reply string) {
 	switch m.Verb {
 	case 's':
@@ -116,8 +117,8 @@ func (m *Meta) parseMode() (reply string) {
 	return ""
 }
 
-// parseFlags returns the response to the first flag with a wrong letter, and that to the first one
-// with a wrong token, where a long opaque comes last.
+// parseFlags returns the response to the first flag with a wrong letter, and the response to the
+// first flag with a wrong token. A long opaque has the lowest precedence.
 func (m *Meta) parseFlags(rest []byte) (wrongLetter, wrongToken string) {
 	var seen [2]uint64
 	for words := 2; ; words++ {
@@ -202,7 +203,7 @@ func (m *Meta) parseFlag(letter byte, token []byte) (reply string) {
 	return reply
 }
 
-// isFlag returns true for the letters of flags. Each command ignores those of the others.
+// isFlag returns true for the letters of flags. Each command ignores the flags of other commands.
 func isFlag(letter byte) bool {
 	switch letter {
 	case 'b', 'c', 'f', 'h', 'k', 'l', 'q', 's', 't', 'u', 'v', 'x',
@@ -212,7 +213,8 @@ func isFlag(letter byte) bool {
 	return false
 }
 
-// ExptimeOfNew returns the exptime of an item that N creates. Of N and T, the last one counts.
+// ExptimeOfNew returns the exptime of an item that N creates. If the command has both N and T, the
+// last one takes effect.
 func (m *Meta) ExptimeOfNew() int64 {
 	if m.IsTTLLast {
 		return m.TTL

@@ -36,7 +36,8 @@ func ParseInt(word []byte) (number int64, ok bool) {
 	return int64(size), true
 }
 
-// ParseExptime parses a signed number of 32 bits. Routers write negative ones as unsigned numbers.
+// ParseExptime parses a signed number of 32 bits. Routers write negative numbers as unsigned
+// numbers.
 func ParseExptime(word []byte) (exptime int32, ok bool) {
 	number, ok := ParseInt(word)
 	return int32(number), ok && number >= math.MinInt32 && number <= math.MaxUint32
@@ -54,7 +55,7 @@ func ParseCounter(value []byte) (number uint64, ok bool) {
 }
 
 // withoutPlus returns a number without a leading plus sign, which the flags and the exptime of a
-// storage command may have. In front of a minus sign it stays, and makes the number invalid.
+// storage command may have. A plus sign before a minus sign stays, and makes the number invalid.
 func withoutPlus(word []byte) []byte {
 	if len(word) > 1 && word[0] == '+' && word[1] != '-' {
 		return word[1:]

@@ -10,23 +10,24 @@ type Store struct {
 	Key     []byte
 	Flags   uint32
 	Exptime int32
-	// Token is that of cas.
+	// Token is the token of cas.
 	Token uint64
-	// Length is that of the value. HasLength is false if the line has no valid one: then the start of
-	// the next command is unknown.
+	// Length is the length of the value. HasLength is false if the line has no valid length; then the
+	// start of the next command is unknown.
 	Length    int
 	HasLength bool
 	IsQuiet   bool
 }
 
-// Parse parses the rest after the command of a store, or after cas if hasToken is true.
+// Parse parses the rest of a line after the storage command. The command is cas if hasToken is
+// true.
 func (s *Store) Parse(rest []byte, hasToken bool) (reply string) {
 	key, rest := CutWord(rest)
 	flagsWord, rest := CutWord(rest)
 	exptimeWord, rest := CutWord(rest)
 	lengthWord, rest := CutWord(rest)
 	if s.Length, s.HasLength = ParseLength(lengthWord); !s.HasLength {
-		// The client is out of step, and has to notice: a noreply counts for nothing.
+		// Ignore noreply: the client is out of sync, and must receive the error.
 		return BadFormat
 	}
 	flags, flagsOK := ParseUint(withoutPlus(flagsWord))
@@ -69,7 +70,7 @@ func (w *Words) CheckDelete() (reply string) {
 	if !IsKey(w.First[0]) {
 		return BadFormat
 	}
-	// Old clients send a delay, which they expect to be kept.
+	// Old clients send a delay and expect the server to respect it.
 	others := w.Count - 1
 	if others > 0 && w.IsQuiet() {
 		others--
@@ -112,7 +113,7 @@ func (w *Words) Touch() (exptime int32, reply string) {
 
 func (w *Words) hasKeyAndNumber() bool {
 	if w.Count < 2 {
-		// The only word is the key, also if it is noreply.
+		// The only word is the key, even if it is "noreply".
 		w.last = nil
 		return false
 	}

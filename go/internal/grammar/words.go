@@ -2,8 +2,8 @@ package grammar
 
 import "bytes"
 
-// CutLine returns the line at the start of b without its end, and its length with the end: 0 if the
-// first most bytes have no end.
+// CutLine returns the line at the start of b without its end, and its length including the end. The
+// length is 0 if the first most bytes contain no end.
 func CutLine(b []byte, most int) (line []byte, n int) {
 	at := bytes.IndexByte(b[:min(len(b), most)], '\n')
 	if at < 0 {
@@ -16,7 +16,8 @@ func CutLine(b []byte, most int) (line []byte, n int) {
 	return line, at + 1
 }
 
-// CutCommand returns the command of a line of n bytes with its end, and the rest after it.
+// CutCommand returns the command of a line, and the rest after it. The line has n bytes including
+// its end.
 func CutCommand(line []byte, n int) (command, rest []byte, reply string) {
 	switch {
 	case n < 4:
@@ -69,13 +70,13 @@ func Trim(b []byte) []byte {
 	return b
 }
 
-// Words are the words of a line after its command.
+// Words is a list of the words of a line after its command.
 type Words struct {
 	// First has the first words of the line.
 	First [6][]byte
 	// Count is the number of all words.
 	Count int
-	// last is the last word that memcached looks at.
+	// last is the last word that memcached reads.
 	last []byte
 }
 
@@ -97,7 +98,7 @@ func CutWords(rest []byte) (w Words) {
 	}
 }
 
-// lastWord returns the last word of a line that memcached looks at, if it is not one of the first
+// lastWord returns the last word of a line that memcached reads, if it is not one of the first
 // count words after the command.
 func lastWord(rest []byte, count int) (last []byte) {
 	for {
@@ -114,10 +115,12 @@ func lastWord(rest []byte, count int) (last []byte) {
 // IsQuiet returns true if the line ends in noreply.
 func (w *Words) IsQuiet() bool { return string(w.last) == "noreply" }
 
-// IsHTTP returns true for the first line of a request of HTTP: a browser was made to send it here.
+// IsHTTP returns true for the first line of an HTTP request. A web page may have tricked a browser
+// into sending it to this server.
 func (w *Words) IsHTTP() bool { return bytes.HasPrefix(w.last, []byte("HTTP/")) }
 
-// UnknownWords are the words of a line with an unknown command, which counts if it is the only one.
+// UnknownWords returns the words of a line with an unknown command. If the line has no other word,
+// the command itself counts as its last word.
 func UnknownWords(command, rest []byte) Words {
 	w := CutWords(rest)
 	if w.Count == 0 {

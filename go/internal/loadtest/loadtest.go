@@ -1,5 +1,5 @@
-// Package loadtest holds the tests of GetOrLoad that every cache passes: package larder and package
-// shared run them on theirs.
+// Package loadtest contains the tests of GetOrLoad that every cache must pass. Package larder and
+// package shared run them on their caches.
 package loadtest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"larder.example/larder/internal/flight"
 )
 
-// Cache is the part of a cache that the tests use. They are below package larder, and so do not
-// name its types.
+// Cache is the part of a cache that the tests use. It does not use the types of package larder,
+// because the tests of larder import this package.
 type Cache struct {
 	GetOrLoad func(ctx context.Context, key string, loader flight.Loader) ([]byte, error)
 	Get       func(key string) ([]byte, bool)
@@ -26,12 +26,12 @@ type Cache struct {
 	Loads *flight.Group
 }
 
-// Options are those of the caches.
+// Options are the options of a cache under test.
 type Options struct{ LoadTimeout, StaleFor time.Duration }
 
-// Package is a package with a cache.
+// Package describes a package with a cache.
 type Package struct {
-	// Open opens an empty cache, which the end of the test closes.
+	// Open opens an empty cache, and closes it at the end of the test.
 	Open func(t *testing.T, options Options) Cache
 	// Errors of the package.
 	ErrKey, ErrRecursive, ErrLoadTimeout, ErrClosed error
@@ -167,7 +167,7 @@ func continuesUntilTheLastCallerLeaves(t *testing.T, p Package) {
 	select {
 	case <-ended:
 		t.Error("the load ended while a caller was waiting")
-	// Long enough for a wrong cancellation to arrive.
+	// Wait long enough for a wrong cancellation to arrive.
 	case <-time.After(20 * time.Millisecond):
 	}
 	cancelSecond()
@@ -190,7 +190,7 @@ func endsWithTheLoadTimeout(t *testing.T, p Package) {
 	check.ErrorIs(t, "GetOrLoad after the timeout", err, nil)
 	check.Equal(t, "GetOrLoad after the timeout", string(value), "new")
 	close(resume)
-	// Long enough for the late loader to return; its result must not be stored.
+	// Wait long enough for the late loader to return; its result must not be stored.
 	time.Sleep(20 * time.Millisecond)
 	wantValue(t, cache, "k", "new")
 }

@@ -1,5 +1,5 @@
-// Package rules checks what the caches of this machine have in common beyond their results, which
-// package scenes checks: limits, removals, sweeping and rounding.
+// Package rules tests the behaviour that the caches on this machine have in common: limits,
+// removals, sweeping and rounding. Package scenes tests their results.
 package rules
 
 import (
@@ -26,7 +26,7 @@ type Options struct {
 type Kind struct {
 	// Open opens an empty cache of 8 MiB, which the test closes at its end.
 	Open func(t *testing.T, options Options) larder.Local
-	// Unit is what times to live are rounded up to.
+	// Unit is the unit to which the cache rounds times to live up.
 	Unit time.Duration
 }
 
@@ -125,8 +125,8 @@ func (k *Kind) evictions(t *testing.T) {
 	})
 }
 
-// Expired items that no caller reads leave soon, if the cache sweeps: all of them, or those in
-// segments that are not being written.
+// If the cache sweeps, expired items that no caller reads leave soon: all of them, or only the
+// items in segments that are not being written.
 func (k *Kind) sweep(t *testing.T) {
 	var mu sync.Mutex
 	reasons := map[larder.Reason]int{}
@@ -149,7 +149,7 @@ func (k *Kind) sweep(t *testing.T) {
 	check.Equal(t, "reasons", len(reasons), 1)
 }
 
-// An item expires at its end, or up to a unit later.
+// An item expires at the end of its time to live, or up to a unit later.
 func (k *Kind) rounding(t *testing.T) {
 	cache := k.Open(t, Options{CAS: true})
 	for _, ttl := range []time.Duration{

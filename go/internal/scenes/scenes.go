@@ -1,5 +1,5 @@
-// Package scenes plays conformance/api/cases.json, whose README documents the fields, on the caches
-// of this module and of larder/shared.
+// Package scenes plays conformance/api/cases.json on the caches of this module and of
+// larder/shared. The README of that folder documents the fields.
 package scenes
 
 import (
@@ -43,9 +43,9 @@ type Walker interface {
 	Len() int
 }
 
-// Settings are what a scene, or a step of it, asks of a cache.
+// Settings are the options of a cache that a scene, or a step of it, requires.
 type Settings struct {
-	// CAS asks for tokens.
+	// CAS is true if the scene requires tokens.
 	CAS bool `json:"cas"`
 	// Tier is the mode of a disk tier, "store" or "cache", and TierBytes its size; no tier if empty.
 	Tier      string `json:"tier"`
@@ -54,7 +54,7 @@ type Settings struct {
 
 // Player plays scenes on one kind of cache.
 type Player struct {
-	// Open opens a cache of 8 MiB in a folder, which has a disk tier if one is asked for.
+	// Open opens a cache of 8 MiB in a folder, with a disk tier if the settings require one.
 	Open func(t *testing.T, settings Settings, folder string) (Cache, error)
 	// Errors are the errors by the names of the scenes.
 	Errors map[string]error
@@ -64,7 +64,7 @@ type Player struct {
 	Except []string
 }
 
-// scene is a list of steps on a cache of its own.
+// scene is a list of steps on a new cache.
 type scene struct {
 	Name  string `json:"name"`
 	Steps []step `json:"steps"`
@@ -73,7 +73,7 @@ type scene struct {
 	Settings
 }
 
-// Play plays all scenes, each in a test of its own.
+// Play plays all scenes, each in a separate test.
 func (p *Player) Play(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(check.Repository(t), "conformance/api/cases.json"))
 	check.NoError(t, err)
@@ -119,7 +119,7 @@ func (p *Player) play(t *testing.T, s *scene) {
 	}
 }
 
-// reopen opens a cache, or checks that it is refused: then it returns nil.
+// reopen opens a cache. If the step expects an error, it checks the error and returns nil.
 func (p *Player) reopen(t *testing.T, s *step, folder string) Cache {
 	t.Helper()
 	cache, err := p.Open(t, s.Settings, folder)

@@ -88,11 +88,12 @@ func (s *step) read(t *testing.T, cache Cache) (got outcome, isPlayed bool) {
 	return got, false
 }
 
-// walk plays a step that lists items, unless the cache does not. It returns false for other steps.
+// walk plays a step that lists items, unless the cache cannot list them. It returns false for other
+// steps.
 func (s *step) walk(cache Cache) (got outcome, isPlayed bool) {
 	walker, isWalker := cache.(Walker)
 	if !isWalker {
-		// Such a step leaves the items as the other steps of its scene expect them.
+		// The other steps of the scene do not depend on this step.
 		walker = absent{s, cache}
 	}
 	got.done = true
@@ -111,7 +112,8 @@ func (s *step) walk(cache Cache) (got outcome, isPlayed bool) {
 	return got, true
 }
 
-// absent stands in for the lists of a cache that has none: it returns what the step expects.
+// absent replaces the lists of a cache that cannot list items. It returns the result that the step
+// expects.
 type absent struct {
 	step  *step
 	cache Cache

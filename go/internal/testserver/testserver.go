@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Find returns the path of a server's program; larderd is the one that LARDERD names, or else the
-// one built in this tree. Tests that need a missing program fail if isRequired, and are skipped
-// otherwise.
+// Find returns the path of a server's program. For larderd it is the program that LARDERD names, or
+// otherwise the program built in this tree. Tests that need a missing program fail if isRequired,
+// and are skipped otherwise.
 func Find(program string) (path string, isRequired bool, err error) {
 	isRequired = os.Getenv("CI") != ""
 	path, advice := program, "run conformance/install.sh"
@@ -77,7 +77,7 @@ func RunAt(t testing.TB, socket, program string, args ...string) *exec.Cmd {
 	return server
 }
 
-// Kill ends a server as a crash would. Does nothing if the server has ended.
+// Kill ends a server as a crash would. It does nothing if the server has ended.
 func Kill(server *exec.Cmd) {
 	_ = server.Process.Kill()
 	_ = server.Wait()

@@ -60,8 +60,8 @@ func writeOn(cache *shared.Cache, arguments []string) error {
 	}
 }
 
-// readOn reads the writers' values until its input ends. It fails on an incomplete value and on one
-// that is older than a previous one. Its arguments are WRITER...
+// readOn reads the writers' values until its input ends. It fails on an incomplete value, and on a
+// value that is older than a previous value. Its arguments are WRITER...
 func readOn(cache *shared.Cache, writers []string) error {
 	ended := make(chan struct{})
 	go func() {

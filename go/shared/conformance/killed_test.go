@@ -16,9 +16,9 @@ import (
 	"larder.example/larder/shared"
 )
 
-// Writers are killed in the middle of stores while another process reads. The reader must not find
-// an incomplete value, or one that is older than a stored one, and no process must wait for a
-// killed one.
+// The test kills writers in the middle of stores while another process reads. The reader must not
+// find an incomplete value, or a value that is older than a stored value, and no process may wait
+// for a killed process.
 func TestKilledWritersDoNotAffectOthers(t *testing.T) {
 	t.Run("without eviction", func(t *testing.T) {
 		t.Parallel()
@@ -128,7 +128,7 @@ func writeAndBeKilled(t *testing.T, path string, round, filling int) []int {
 			t.Error("a writer stored nothing within 10 s")
 		}
 	}
-	// At a random point of the next stores.
+	// Kill the writers at a random point of the next stores.
 	time.Sleep(rand.N(15 * time.Millisecond))
 	for at, process := range processes {
 		_ = process.Process.Kill()
@@ -181,8 +181,8 @@ func mustWriteSoon(t *testing.T, cache *shared.Cache, key string) {
 	if found, err := read(cache, key); err != nil || found == nil {
 		t.Fatalf("read(%q) = %+v, %v, want the stored value", key, found, err)
 	}
-	// A process that waits for a stopped one gives up after about a second: the store did not wait,
-	// even on a slow machine.
+	// A process waits about a second for a stopped process before it fails. A shorter time shows that
+	// the store did not wait, even on a slow machine.
 	if took := time.Since(started); took > 3*time.Second {
 		t.Errorf("store took %v, want at most 3 s", took)
 	}

@@ -1,5 +1,5 @@
 // Package conformance_test tests processes that share a cache: programs in several languages, and
-// killed ones.
+// killed processes.
 package conformance_test
 
 import (
@@ -22,7 +22,7 @@ const (
 // peer is one of several processes that use one cache at the same time and check each other's
 // writes. After all have started, each peer in every round
 //
-//   - stores a key of its own and a shared key,
+//   - stores its own key and a shared key,
 //   - adds 1 to a shared counter,
 //   - reads the shared key and a key of another peer, and checks that the value is complete and
 //     belongs to that key and writer.
@@ -92,7 +92,7 @@ func (p *peer) play() error {
 	return nil
 }
 
-// count adds 1 to the counter, and creates it if there is none.
+// count adds 1 to the counter, and creates the counter if it does not exist.
 func (p *peer) count() error {
 	if _, err := p.cache.Incr("count", 1); err != shared.ErrNotFound {
 		return err
@@ -134,7 +134,7 @@ func store(cache *shared.Cache, key, writer string, round, filling int) error {
 	return cache.Set(key, fmt.Appendf(nil, "%s %016x", text, fnv1a(text)), 0)
 }
 
-// read returns the origin of a value, and nil if there is none. It returns an error for an
+// read returns the origin of a value, and nil if the key has no value. It returns an error for an
 // incomplete value and for the value of another key.
 func read(cache *shared.Cache, key string) (*entry, error) {
 	value, ok := cache.Get(key)

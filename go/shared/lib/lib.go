@@ -1,3 +1,3 @@
-// Package lib holds larder.h and the archives that package shared links. Their folders have Go
-// files because vendoring copies only folders that have some.
+// Package lib holds larder.h and the archives that package shared links. Each folder contains a Go
+// file because vendoring copies only folders with Go files.
 package lib

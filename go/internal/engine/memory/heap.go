@@ -9,22 +9,23 @@ import (
 
 type held = []uint64
 
-// allocate returns an error for a size beyond the addresses of Go's heap. For one that the system
-// does not provide, Go's runtime ends the program.
+// allocate returns an error for a size that exceeds the addresses of Go's heap. If the system
+// cannot provide the memory, Go's runtime ends the program.
 func allocate(bytes int) (arena *Arena, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("cannot take %d bytes of Go's heap: %v", bytes, reason)
 		}
 	}()
-	// One word more: an empty value at the end still has an address inside of the allocation, as the
-	// rules of package unsafe demand.
+	// Allocate one more word: an empty value at the end then has an address inside the allocation, as
+	// the rules of package unsafe require.
 	words := make([]uint64, (bytes+7)/8+1)
-	// The slice is held, so that its memory stays reachable through the base alone.
+	// Store the slice in held, so that its memory stays reachable.
 	return &Arena{base: unsafe.Pointer(unsafe.SliceData(words)), bytes: bytes, held: words}, nil
 }
 
-// Free drops the memory. It stays valid for those that still point into it.
+// Free drops the reference to the memory. The memory stays valid as long as other pointers refer to
+// it.
 func (a *Arena) Free() error {
 	a.held = nil
 	return nil

@@ -17,19 +17,19 @@ const (
 	collapse      = 25
 )
 
-// Populate takes memory of the system for a part of an arena and leaves its contents as they are;
-// others may use it meanwhile. Kernels before 5.14 refuse: then the first access takes the memory.
+// Populate allocates the pages of a part of an arena and does not change its contents; others may
+// use the part during the call. Kernels before 5.14 refuse; then the first access allocates a page.
 func Populate(part []byte) { _ = syscall.Madvise(part, populateWrite) }
 
-// Discard returns the memory of a part to the system. The next access finds zeros there. The
-// part consists of whole pages, or keeps its memory.
+// Discard returns the memory of a part to the system. The next access finds zeros. The part must
+// consist of complete pages, otherwise it keeps its memory.
 func Discard(part []byte) { _ = syscall.Madvise(part, syscall.MADV_DONTNEED) }
 
-// Collapse puts one huge page in place of the small pages of a block, with which reads of random
-// items take fewer TLB misses. The contents stay as they are, and others may use them meanwhile: an
-// access waits while the kernel copies. Collapse returns false if the kernel has no huge page or no
-// time now, so that it is worth another try. A kernel that does not know the call, or refuses it,
-// gets the advice, with which it collapses the block when it likes.
+// Collapse replaces the small pages of a block with one huge page. Reads of random items then cause
+// fewer TLB misses. The contents do not change, and others may use them during the call: an access
+// waits while the kernel copies. Collapse returns false if the kernel currently has no huge page or
+// no time, so that another attempt makes sense. If the kernel does not support the call, or refuses
+// it, Collapse advises it to use huge pages; the kernel then decides when to collapse the block.
 func Collapse(block []byte) bool {
 	takeAndFree()
 	switch err := syscall.Madvise(block, collapse); err {
@@ -38,26 +38,28 @@ func Collapse(block []byte) bool {
 	case syscall.ENOMEM, syscall.EAGAIN, syscall.EBUSY:
 		return false
 	}
-	// A kernel without huge pages refuses the advice, too.
+	// A kernel without huge pages also refuses the advice.
 	_ = syscall.Madvise(block, syscall.MADV_HUGEPAGE)
 	return true
 }
 
-// takeAndFree takes a huge page of the system and gives it back. The kernel takes the page that was
-// freed last for the collapse. If the system had to make that page first, or its host to provide
-// the memory, this has taken the time, and no access to the block has waited for it.
+// takeAndFree allocates a huge page and frees it. For the collapse the kernel then uses the page
+// that was freed last. The system may have to make a huge page first, or its host may have to
+// provide the memory. takeAndFree waits for this, so that no access to the block has to.
 func takeAndFree() {
 	mapped, err := mapAligned(HugePageBytes)
 	if err != nil {
 		return
 	}
 	_ = syscall.Madvise(mapped.aligned, syscall.MADV_HUGEPAGE)
-	// One small page is enough, and is all that there is if the kernel has no huge page.
+	// One small page is enough: it populates the huge page, or only itself if the kernel has no huge
+	// page.
 	Populate(mapped.aligned[:1])
 	_ = syscall.Munmap(mapped.all)
 }
 
-// MayCollapse returns false if the system is set to use no huge pages, which Collapse overrides.
+// MayCollapse returns false if the system is configured not to use huge pages. Collapse would
+// override that setting.
 func MayCollapse() bool {
 	setting, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	return err == nil && allows(setting)

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// TestCollapseKeepsContents: the memory is in use by others meanwhile.
+// TestCollapseKeepsContents collapses memory while others use it.
 func TestCollapseKeepsContents(t *testing.T) {
 	arena, err := New(8 << 20)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestCollapseKeepsContents(t *testing.T) {
 			t.Fatalf("byte %d is %d, want %d", at, all[at], byte(at/4096))
 		}
 	}
-	// The goroutines may take a thread each, with two mappings.
+	// Each goroutine may start a thread, with two mappings.
 	if after := mappings(t); after > before+8 {
 		t.Errorf("%d mappings after, %d before", after, before)
 	}

@@ -5,7 +5,7 @@ package memory
 // CollapseIsKnown is true where Collapse may do something.
 const CollapseIsKnown = false
 
-// Populate does nothing: the first access to each page takes its memory.
+// Populate does nothing: the first access to each page allocates it.
 func Populate([]byte) {}
 
 // Discard does nothing: the part keeps its memory until the arena is freed.
@@ -14,5 +14,5 @@ func Discard([]byte) {}
 // Collapse does nothing where package syscall has no such call.
 func Collapse([]byte) bool { return true }
 
-// MayCollapse returns true if huge pages are to be used.
+// MayCollapse returns true if the cache should use huge pages.
 func MayCollapse() bool { return false }

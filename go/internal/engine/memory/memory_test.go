@@ -19,7 +19,7 @@ func TestAnArenaIsZeroedAndAlignedUpToItsEnd(t *testing.T) {
 	if uintptr(arena.Base())%8 != 0 {
 		t.Error("the base is not aligned")
 	}
-	// With -race and larder_heap, an address outside of the allocation is fatal.
+	// With -race and larder_heap, an address outside the allocation is fatal.
 	end := unsafe.Add(arena.Base(), arena.Bytes())
 	if empty := unsafe.Slice((*byte)(end), 0); len(empty) != 0 {
 		t.Error("the empty slice at the end is not empty")
@@ -32,7 +32,7 @@ func TestAnArenaIsZeroedAndAlignedUpToItsEnd(t *testing.T) {
 	}
 }
 
-// TestPopulateKeepsContents: the memory is in use by others meanwhile.
+// TestPopulateKeepsContents populates memory while others use it.
 func TestPopulateKeepsContents(t *testing.T) {
 	arena, err := New(8 << 20)
 	if err != nil {

@@ -20,8 +20,8 @@ func allocate(bytes int) (*Arena, error) {
 	return &Arena{base: base, bytes: bytes, held: mapped.all}, nil
 }
 
-// mapping is memory from the system. What lies in front of the aligned part and behind it is never
-// touched and takes no memory.
+// mapping is memory from the system. The bytes before and after the aligned part are never accessed
+// and use no memory.
 type mapping struct{ all, aligned []byte }
 
 // mapAligned maps memory that starts on a multiple of the size of a huge page.
@@ -35,5 +35,5 @@ func mapAligned(bytes int) (mapping, error) {
 	return mapping{all, all[skipped : skipped+bytes]}, nil
 }
 
-// Free gives the memory back to the system. Every later access faults.
+// Free returns the memory to the system. Every later access faults.
 func (a *Arena) Free() error { return syscall.Munmap(a.held) }

@@ -27,13 +27,13 @@ func allocate(bytes int) (*Arena, error) {
 	if address == 0 {
 		return nil, fmt.Errorf("cannot allocate %d bytes: %w", bytes, err)
 	}
-	// The address is that of memory outside of the Go heap, which never moves. Reading the pointer
-	// from the variable, instead of converting the number, is the form that vet accepts.
+	// The address refers to memory outside of the Go heap, which never moves. Vet accepts reading the
+	// pointer from the variable, but not converting the number.
 	base := *(*unsafe.Pointer)(unsafe.Pointer(&address))
 	return &Arena{base: base, bytes: bytes, held: address}, nil
 }
 
-// Free gives the memory back to the system. Every later access faults.
+// Free returns the memory to the system. Every later access faults.
 func (a *Arena) Free() error {
 	if freed, _, err := virtualFree.Call(a.held, 0, release); freed == 0 {
 		return fmt.Errorf("cannot free memory: %w", err)

@@ -1,8 +1,9 @@
-// Package pins holds the table that says which segments are being read.
+// Package pins implements the table of the segments that operations are reading.
 //
-// Each operation on a cache claims a cell of the table before it touches memory of the cache, and
-// releases it last. While the cell names a segment, this segment is not used anew. The cells also
-// count hits and misses: the counters share the word of the claim, so that they cost nothing.
+// Each operation on a cache claims a cell of the table before it accesses memory of the cache, and
+// finally releases the cell. While the cell contains the number of a segment, the cache does not
+// reuse that segment. The cells also count hits and misses: the counters are in the same word as
+// the claim, so counting costs nothing.
 package pins
 
 import (
@@ -37,43 +38,43 @@ const (
 // SegmentBits is the number of bits of a segment's number within its shard.
 const SegmentBits = 14
 
-// Segment names a segment of a shard.
+// Segment returns the number that identifies a segment of a shard.
 func Segment(shard, segment int) uint64 { return uint64(shard)<<SegmentBits | uint64(segment) }
 
 // cellBytes keeps cells apart: processors fetch lines of 64 bytes in pairs.
 const cellBytes = 128
 
-// Cell is the place where an operation says which segment it reads.
+// Cell is where an operation stores the segment that it reads.
 type Cell struct {
 	word atomic.Uint64
 	// counts are the counters of the word. Only the operation that holds the cell uses them.
 	counts uint64
-	// What the counters of the word held when they were half full.
+	// The counts that were moved here from the word when its counters were half full.
 	hits, misses atomic.Uint64
 	_            [cellBytes - 4*8]byte
 }
 
-// A table grows while its cells are in use, so that programs with few goroutines look at few cells.
-// A goroutine that loses its processor in the middle of an operation holds its cell until it runs
+// A table starts small and grows when its cells are in use, so that programs with few goroutines
+// scan few cells. A goroutine that is preempted during an operation holds its cell until it runs
 // again: with hundreds of busy goroutines, hundreds of cells are held at any time.
 const (
 	cellsMin  = 64
 	cellsMax  = 512
 	blocksMax = cellsMax / cellsMin
-	// probes is the number of cells that Claim looks at before the table grows.
+	// probes is the number of cells that Claim tries before the table grows.
 	probes = 16
 )
 
-// Table is all cells of a cache.
+// Table holds all cells of a cache.
 type Table struct {
-	// blocks are the first cells of arrays of the same length. Those beyond the count are nil or not
+	// blocks are the first cells of arrays of the same length. The blocks beyond count are nil or not
 	// in use yet.
 	blocks [blocksMax]atomic.Pointer[Cell]
 	// count is the number of blocks, a power of two. It only rises.
 	count atomic.Uint32
 	// shift is the number of bits of a cell's number within its block.
 	shift uint
-	// views is the number of cells, from the first one on, for operations that may take long.
+	// views is the number of cells, at the start of the table, for operations that may be slow.
 	views int
 	// others counts the operations without a cell.
 	others atomic.Int64
@@ -88,7 +89,7 @@ func Cells() (count, bytes int) {
 // blockCells returns the number of cells of a block, a power of two.
 func blockCells() int { return 1 << bits.Len(uint(max(cellsMin, 4*runtime.NumCPU())-1)) }
 
-// NewTable returns a table in which at most views operations hold a segment for long.
+// NewTable returns a table in which at most views operations can pin a segment for a long time.
 func NewTable(views int) *Table {
 	cells := blockCells()
 	t := &Table{shift: uint(bits.Len(uint(cells - 1))), views: min(max(views, 1), cells)}
@@ -96,9 +97,9 @@ func NewTable(views int) *Table {
 	return t
 }
 
-// grow doubles the number of blocks, if it still is count. A scan that does not see a new block has
-// begun before any operation claimed one of its cells; such an operation looks at what the scanning
-// one has changed only after the claim.
+// grow doubles the number of blocks, if the number is still count. If a scan misses a new block, it
+// has begun before any operation claimed a cell in that block. Such an operation reads the changes
+// of the scanning operation only after its claim.
 func (t *Table) grow(count uint32) {
 	grown := max(1, 2*count)
 	for number := count; number < grown; number++ {
@@ -108,7 +109,7 @@ func (t *Table) grow(count uint32) {
 	t.count.CompareAndSwap(count, grown)
 }
 
-// cell returns the cell with a number below that of all cells.
+// cell returns the cell with a number, which must be below the number of all cells.
 func (t *Table) cell(number uint64) *Cell {
 	first := unsafe.Pointer(t.blocks[number>>t.shift].Load())
 	return (*Cell)(unsafe.Add(first, number&(1<<t.shift-1)*cellBytes))
@@ -117,14 +118,15 @@ func (t *Table) cell(number uint64) *Cell {
 // all returns the number of cells.
 func (t *Table) all() uint64 { return uint64(t.count.Load()) << t.shift }
 
-// place returns a number that differs between goroutines that run at the same time, and stays the
-// same for one of them: goroutines have stacks of their own, of 2 KiB at least.
+// place returns a number that differs between goroutines that run at the same time, and is always
+// the same for one goroutine. It derives the number from the address of the stack: each goroutine
+// has its own stack of at least 2 KiB.
 func place() uint64 {
 	var local byte
 	return uint64(uintptr(unsafe.Pointer(&local))>>11) * 0x9E3779B97F4A7C15
 }
 
-// Claim claims a cell. It returns nil if none is free; the caller then counts itself by Enter.
+// Claim claims a cell. It returns nil if no cell is free; the caller must then call Enter.
 func (t *Table) Claim() *Cell {
 	at := place() >> 32
 	for {
@@ -146,7 +148,7 @@ func (t *Table) Claim() *Cell {
 	}
 }
 
-// ClaimView claims one of the cells for operations that may take long, or returns nil.
+// ClaimView claims one of the cells for operations that may be slow, or returns nil.
 func (t *Table) ClaimView() *Cell {
 	at := int(place() >> 33 % uint64(t.views))
 	for range t.views {
@@ -169,19 +171,20 @@ func (c *Cell) claim() bool {
 	return true
 }
 
-// Pin names the segment that the holder of the cell reads from here on.
+// Pin stores the segment that the holder of the cell reads from now on.
 func (c *Cell) Pin(segment uint64) { c.word.Store(c.counts | (firstPin + segment)) }
 
-// Unpin names no segment. The cell stays claimed.
+// Unpin removes the segment from the cell. The cell stays claimed.
 func (c *Cell) Unpin() { c.word.Store(c.counts | claimed) }
 
-// Count adds outcomes that Release does not: hits and misses of an operation on several keys.
+// Count adds outcomes in addition to the outcome that Release counts: hits and misses of an
+// operation on several keys.
 func (c *Cell) Count(hits, misses int) {
 	c.hits.Add(uint64(hits))
 	c.misses.Add(uint64(misses))
 }
 
-// Release gives the cell back and counts the outcome of the operation.
+// Release releases the cell and counts the outcome of the operation.
 func (c *Cell) Release(outcome uint64) {
 	counts := c.counts + outcome
 	if counts&halfFull != 0 {
@@ -212,7 +215,7 @@ func (t *Table) CountOther(outcome uint64) {
 	}
 }
 
-// IsIdle returns true if no operation is under way.
+// IsIdle returns true if no operation is in progress.
 func (t *Table) IsIdle() bool {
 	for at := range t.all() {
 		if t.cell(at).word.Load()&stateMask != free {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestATableGrowsUntilItsLimit claims all cells: scans must see each of them.
+// TestATableGrowsUntilItsLimit claims all cells. Scans must find each of them.
 func TestATableGrowsUntilItsLimit(t *testing.T) {
 	table := NewTable(4)
 	most, _ := Cells()
@@ -28,7 +28,7 @@ func TestATableGrowsUntilItsLimit(t *testing.T) {
 		}
 	}
 	if pinned != len(seen) || table.IsPinned(Segment(3, 0)) || table.IsPinned(Segment(2, 1)) {
-		t.Errorf("the scan sees %d pins of %d, or others", pinned, len(seen))
+		t.Errorf("the scan finds %d of %d pins, or wrong ones", pinned, len(seen))
 	}
 	for cell := range seen {
 		if table.IsIdle() {
@@ -41,7 +41,8 @@ func TestATableGrowsUntilItsLimit(t *testing.T) {
 	}
 }
 
-// TestAFewOperationsDoNotGrowATable: a scan of many cells costs writers time.
+// TestAFewOperationsDoNotGrowATable checks that the table stays small, because a scan of many cells
+// costs writers time.
 func TestAFewOperationsDoNotGrowATable(t *testing.T) {
 	table := NewTable(4)
 	for range 10_000 {
@@ -54,7 +55,7 @@ func TestAFewOperationsDoNotGrowATable(t *testing.T) {
 	}
 }
 
-// TestGoroutinesGrowATableTogether claims cells from several goroutines at once.
+// TestGoroutinesGrowATableTogether claims cells from several goroutines at the same time.
 func TestGoroutinesGrowATableTogether(t *testing.T) {
 	most, _ := Cells()
 	for range 20 {

@@ -1,7 +1,8 @@
 //go:build amd64 || arm64
 
-// Package prefetch asks the processor for memory that is needed soon. An address need not be valid:
-// the processor ignores one that it cannot reach. On other machines the functions do nothing.
+// Package prefetch asks the processor to load memory that the program needs soon. An address need
+// not be valid: the processor ignores an invalid address. On other machines the functions do
+// nothing.
 //
 // The functions are in assembly, because Go has no such instruction outside of its runtime.
 package prefetch
@@ -9,18 +10,18 @@ package prefetch
 // LineBytes is the size of a line of the processor's cache.
 const LineBytes = 64
 
-// Read asks for the line of an address.
+// Read prefetches the line of an address.
 //
 //go:noescape
 func Read(at uintptr)
 
-// Write asks for the line of an address, which will be written.
+// Write prefetches the line of an address that the program will write.
 //
 //go:noescape
 func Write(at uintptr)
 
-// WriteBehind asks for lines that will be written: those of a number of bytes, at least one, from
-// the address on that is stored at tail. Others may store there at the same time.
+// WriteBehind prefetches lines that the program will write: the lines of a number of bytes, at
+// least one, that begin at the address stored at tail. Others may change tail at the same time.
 //
 //go:noescape
 func WriteBehind(tail *uintptr, bytes int)

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// The assembler does not know this instruction.
+// The assembler does not support this instruction.
 #define PREFETCHW_AX BYTE $0x0f; BYTE $0x0d; BYTE $0x08
 
 // func Read(at uintptr)

@@ -1,7 +1,7 @@
 //go:build !amd64 && !arm64
 
-// Package prefetch asks the processor for memory that is needed soon. On this machine it does
-// nothing.
+// Package prefetch asks the processor to load memory that the program needs soon. On this machine
+// it does nothing.
 package prefetch
 
 // LineBytes is the size of a line of the processor's cache.

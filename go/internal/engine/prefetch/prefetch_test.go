@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// TestPrefetchNeedsNoValidAddress: writers ask for memory behind the end of a cache's.
+// TestPrefetchNeedsNoValidAddress prefetches invalid addresses, because writers prefetch memory
+// after the end of a cache.
 func TestPrefetchNeedsNoValidAddress(t *testing.T) {
 	memory := make([]byte, 4*LineBytes)
 	for at := range memory {

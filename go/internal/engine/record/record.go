@@ -1,12 +1,14 @@
-// Package record defines the words of a cache: the header of a record and the slot of the index.
+// Package record defines the memory words of a cache: the header of a record and the slot of the
+// index.
 //
 // A record starts on a multiple of eight bytes:
 //
 //	header 8 │ deadline 8 │ token 8 │ flags 4 │ key │ value
 //
-// Deadline, token and flags exist if the header says so. The token is that of compare-and-swap; for
-// a piece of a large value it is the hash of the item's key. What a record holds never changes once
-// it is published, except the header and the deadline, which change atomically.
+// Marks in the header show whether deadline, token and flags exist. The token is the token for
+// compare-and-swap; for a piece of a large value it is the hash of the item's key. The contents of
+// a record never change after it is published, except the header and the deadline, which change
+// atomically.
 package record
 
 import (
@@ -26,16 +28,16 @@ const (
 	HasFlags
 	// Large marks a record whose value is the list of the pieces of the item's value.
 	Large
-	// Piece marks a record that holds a piece of a large value, and no key.
+	// Piece marks a record that contains a piece of a large value and no key.
 	Piece
-	// Dead marks a record that was removed or replaced. Only writers look at it.
+	// Dead marks a record that was removed or replaced. Only writers check it.
 	Dead
 	// Fetched marks a record that was read.
 	Fetched
 	// Unpublished marks a record that is still being written.
 	Unpublished
-	// Stale marks an item whose value a client of a server is to replace, and Claimed one that a
-	// client has undertaken to replace. The cache itself only keeps them.
+	// Stale marks an item whose value a client of a server should replace, and Claimed marks an item
+	// that a client is replacing. The cache itself only stores these marks.
 	Stale
 	Claimed
 )
@@ -50,7 +52,7 @@ const (
 	// AccessSeconds is the number of seconds after which times of access wrap.
 	AccessSeconds = 1 << 22
 
-	// HeaderBytes is the size of a header, and of each word behind it.
+	// HeaderBytes is the size of a header, and of each word after it.
 	HeaderBytes = 8
 	flagsBytes  = 4
 )
@@ -66,7 +68,8 @@ func (h Header) Has(mark Header) bool { return h&mark != 0 }
 // KeyBytes returns the length of the key.
 func (h Header) KeyBytes() int { return int(h>>keyShift) & 0xff }
 
-// ValueBytes returns the length of the stored value; for a large one, of the list of its pieces.
+// ValueBytes returns the length of the stored value. For a large value it is the length of the list
+// of its pieces.
 func (h Header) ValueBytes() int { return int(h & (1<<keyShift - 1)) }
 
 // Frequency returns the number of reads, up to FrequencyMax.
@@ -97,7 +100,7 @@ func (h Header) tokenOffset() int { return HeaderBytes + int(h/HasDeadline&1)*8 
 func (h Header) flagsOffset() int { return h.tokenOffset() + int(h/HasToken&1)*8 }
 func (h Header) keyOffset() int   { return h.flagsOffset() + int(h/HasFlags&1)*flagsBytes }
 
-// valueOffset returns the offset of the value. A list of pieces starts on a word.
+// valueOffset returns the offset of the value. A list of pieces is aligned to a word.
 func (h Header) valueOffset() int {
 	offset := h.keyOffset() + h.KeyBytes()
 	if h.Has(Large) {
@@ -109,8 +112,8 @@ func (h Header) valueOffset() int {
 // Bytes returns the size of the record, a multiple of eight.
 func (h Header) Bytes() int { return (h.valueOffset() + h.ValueBytes() + 7) &^ 7 }
 
-// Record is the address of a record. Its header has been stored, and the memory behind it, up to
-// the size in the header, belongs to it: all methods rely on this.
+// Record is the address of a record. All methods rely on two conditions: the header has been
+// stored, and the memory after it, up to the size in the header, belongs to the record.
 type Record struct{ at unsafe.Pointer }
 
 // At returns the record at an address.
@@ -128,12 +131,12 @@ func (r Record) bytes(offset, count int) []byte {
 // Header loads the header.
 func (r Record) Header() Header { return Header(atomic.LoadUint64(r.word(0))) }
 
-// SetHeader stores the header. Only the writer of a record that no reader can reach does so, and
-// the store of the slot that names the record publishes the header with all else: an atomic store
-// here would make the writer wait for the memory of the record.
+// SetHeader stores the header. Only the writer of a record that no reader can reach yet may call
+// it. The store of the slot that refers to the record publishes the header with the rest of the
+// record. An atomic store here would make the writer wait for the memory of the record.
 func (r Record) SetHeader(header Header) { *r.word(0) = uint64(header) }
 
-// SwapHeader replaces the header if it still is old.
+// SwapHeader replaces the header if it is still old.
 func (r Record) SwapHeader(old, header Header) bool {
 	return atomic.CompareAndSwapUint64(r.word(0), uint64(old), uint64(header))
 }
@@ -159,7 +162,7 @@ func (r Record) HasKey(h Header, key string) bool {
 // Value returns the stored value in place, with its capacity clipped.
 func (r Record) Value(h Header) []byte { return r.bytes(h.valueOffset(), h.ValueBytes()) }
 
-// All returns all bytes of the record behind its header.
+// All returns all bytes of the record after its header.
 func (r Record) All(h Header) []byte { return r.bytes(HeaderBytes, h.Bytes()-HeaderBytes) }
 
 // Deadline returns the millisecond at which the item expires, or zero.
@@ -175,7 +178,8 @@ func (r Record) SetDeadline(deadline int64) {
 	atomic.StoreUint64(r.word(HeaderBytes), uint64(deadline))
 }
 
-// Token returns the token of compare-and-swap, or zero; for a piece, the hash of its item's key.
+// Token returns the token for compare-and-swap, or zero. For a piece it returns the hash of the
+// item's key.
 func (r Record) Token(h Header) uint64 {
 	if !h.Has(HasToken) {
 		return 0
@@ -191,7 +195,7 @@ func (r Record) Flags(h Header) uint32 {
 	return *(*uint32)(unsafe.Add(r.at, h.flagsOffset()))
 }
 
-// Fill writes what lies between the header and the value.
+// Fill writes the fields between the header and the value.
 func (r Record) Fill(h Header, key string, deadline int64, token uint64, flags uint32) {
 	if h.Has(HasDeadline) {
 		r.SetDeadline(deadline)
@@ -205,7 +209,8 @@ func (r Record) Fill(h Header, key string, deadline int64, token uint64, flags u
 	copy(r.bytes(h.keyOffset(), len(key)), key)
 }
 
-// The list of a large value: its length, then the slot word of each piece, all of them words.
+// The list of a large value consists of words: the length of the value, then the slot word of each
+// piece.
 
 // PieceCount returns the number of pieces of a large value.
 func PieceCount(h Header) int { return h.ValueBytes()/8 - 1 }

@@ -1,12 +1,12 @@
 package record
 
-// Slot is a word of the index. It names a record:
+// Slot is a word of the index. It refers to a record:
 //
 //	tag 16 │ generation 14 │ segment 14 │ offset 20, in units of 8 bytes
 //
-// The record exists as long as its segment has this generation. A word with the segment NoSegment
-// is a link to an overflow group, with the number of the group as its offset. A word of zero names
-// nothing: segment 0 never holds records.
+// The record exists while its segment has this generation. A word with the segment NoSegment is a
+// link to an overflow group, with the number of the group as its offset. A word of zero refers to
+// no record, because segment 0 never contains records.
 type Slot uint64
 
 const (
@@ -22,7 +22,7 @@ const (
 	TagBits = 64 - tagShift
 	// Generations is the number of generations. They wrap.
 	Generations = 1 << generationBits
-	// NoSegment is a number that no segment has.
+	// NoSegment is a number that no segment uses.
 	NoSegment = 1<<segmentBits - 1
 	// SegmentBytesMax is the size of the largest segment that offsets can address.
 	SegmentBytesMax = 8 << offsetBits
@@ -34,13 +34,13 @@ func MakeSlot(tag uint64, generation uint32, segment, offset int) Slot {
 		uint64(segment)<<segmentShift | uint64(offset)/8)
 }
 
-// MakeLink returns the word that leads to an overflow group.
+// MakeLink returns the word that links to an overflow group.
 func MakeLink(group uint32) Slot { return Slot(NoSegment<<segmentShift | uint64(group)) }
 
-// IsLink returns true if the word leads to an overflow group.
+// IsLink returns true if the word links to an overflow group.
 func (s Slot) IsLink() bool { return s.Segment() == NoSegment }
 
-// Link returns the number of the overflow group that the word leads to.
+// Link returns the number of the overflow group that the word links to.
 func (s Slot) Link() uint32 { return uint32(s) & (1<<offsetBits - 1) }
 
 // Tag returns bits of the hash of the record's key.

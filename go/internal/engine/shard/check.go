@@ -7,7 +7,7 @@ import (
 )
 
 // Check compares the counters with the contents, and returns the first difference. It is for tests
-// in which no other operation is under way.
+// in which no other operation is in progress.
 func (s *Shard) Check() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

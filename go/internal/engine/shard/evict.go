@@ -13,8 +13,9 @@ import (
 //	main ──oldest segment──▶ read often enough? ──yes──▶ main again, frequency − 1
 //	                                  └─no─▶ evicted
 //
-// It empties a whole segment at a time and copies the survivors to the tail of the main pool. Only
-// survivors touch the index: the slots of the others die with the generation of their segment.
+// Eviction empties one complete segment at a time and copies the survivors to the tail of the main
+// pool. Only the survivors require changes of the index: the slots of the other items become
+// invalid when the generation of the segment changes.
 
 const frequencies = record.FrequencyMax + 1
 
@@ -24,11 +25,11 @@ type pass struct {
 	to     pool
 	evicts bool
 	limits limits
-	// margin is how far below its limit an item must be to survive.
+	// margin is the distance below its limit that an item must have to survive.
 	margin int
-	// left is the bytes that may still survive.
+	// left is the number of bytes that may still survive.
 	left int
-	// moved is the bytes that have survived.
+	// moved is the number of bytes that have survived.
 	moved int
 	// Reads and bytes of the items found that were read.
 	reads, readBytes uint64
@@ -50,8 +51,8 @@ func (s *Shard) walk(
 	return true
 }
 
-// compact moves the live records of a segment to the tail of its pool and frees it. It returns
-// false if there is no memory for them.
+// compact moves the live records of a segment to the tail of its pool and frees the segment. It
+// returns false if the shard has no memory for them.
 func (s *Shard) compact(number int32) bool {
 	from := s.segments[number].pool
 	pass := pass{from: from, to: from, left: s.segmentBytes}
@@ -63,7 +64,7 @@ func (s *Shard) compact(number int32) bool {
 	return true
 }
 
-// evict empties a segment by S3-FIFO. It returns the bytes that it reclaimed.
+// evict empties a segment by S3-FIFO. It returns the number of bytes that it has reclaimed.
 func (s *Shard) evict(number int32, keep keep) int {
 	victim := &s.segments[number]
 	used := int(victim.used)
@@ -127,7 +128,7 @@ func (s *Shard) pass(
 	return true
 }
 
-// slotAt returns a word that names a record, without its tag.
+// slotAt returns a slot word that refers to a record, without its tag.
 func (s *Shard) slotAt(number int32, offset int) record.Slot {
 	return record.MakeSlot(0, s.generations[number].Load(), int(number), offset)
 }
@@ -156,8 +157,8 @@ func (p *pass) frequencyAfter(frequency int) int {
 	return max(frequency-1, 0)
 }
 
-// drop ends an item whose slot dies with its segment. If the segment is sure to die, it writes
-// nothing into the record.
+// drop removes an item whose slot becomes invalid with its segment. During an eviction the complete
+// segment becomes invalid, so drop writes nothing into the record.
 func (s *Shard) drop(
 	slot record.Slot, r record.Record, h record.Header, reason Reason, pass *pass,
 ) {
@@ -176,7 +177,7 @@ func (s *Shard) drop(
 }
 
 // copyOut copies a record to the tail of a pool. The copy is complete before the caller stores a
-// word that names it.
+// word that refers to it.
 func (s *Shard) copyOut(r record.Record, h record.Header, pass *pass) (room, bool) {
 	bytes := h.Bytes()
 	room, ok := s.reserveForSurvivor(pass.to, bytes)
@@ -207,7 +208,7 @@ func (s *Shard) move(slot record.Slot, r record.Record, h record.Header, pass *p
 	return true
 }
 
-// reserveForSurvivor reserves memory from the segments at hand, the spare one included.
+// reserveForSurvivor reserves memory from the available segments, including the spare segment.
 func (s *Shard) reserveForSurvivor(pool pool, bytes int) (room, bool) {
 	number := s.active[pool]
 	if number == none || int(s.segments[number].used)+bytes > s.segmentBytes {
@@ -241,7 +242,7 @@ func (s *Shard) limitToHalf(number int32, pass *pass) {
 	}
 }
 
-// noteDeadline remembers when the first record of a segment expires.
+// noteDeadline updates the earliest deadline of the records of a segment.
 func (s *Shard) noteDeadline(number int32, deadline int64) {
 	if noted := &s.segments[number].expires; deadline != 0 && (*noted == 0 || deadline < *noted) {
 		*noted = deadline

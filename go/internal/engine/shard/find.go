@@ -7,7 +7,7 @@ import (
 	"larder.example/larder/internal/engine/steps"
 )
 
-// Found is an item that a reader found. Its segment is pinned.
+// Found is an item that a reader has found. Its segment is pinned.
 type Found struct {
 	at     *uint64
 	Slot   record.Slot
@@ -15,7 +15,7 @@ type Found struct {
 	Header record.Header
 }
 
-// verdict is the result of a look at one slot.
+// verdict is the result of checking one slot.
 type verdict uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 	hasChanged
 )
 
-// warmBytes is the part of a new record that Warm asks for. Behind it, the processor has noticed by
-// itself that the memory is written in sequence.
+// warmBytes is the part of a new record that Warm prefetches. After that part, the processor itself
+// has detected that the memory is written in sequence.
 const warmBytes = 2048
 
 // Find finds the item of a key, expired or not, and pins its segment in the cell. It takes no lock.
@@ -57,17 +57,17 @@ again:
 		g = s.overflow(slot)
 		steps.At(steps.LinkFollowed)
 	}
-	// A split may have moved the slot while the reader looked.
+	// A split may have moved the slot during the search.
 	if s.level.Load() != level {
 		goto again
 	}
 	return Found{}, false
 }
 
-// check looks at the record of a slot word that may be out of date. It pins the segment first, then
-// checks the generation, and then loads the slot again, in this order: a writer that uses the
-// segment anew raises the generation before it looks at the pins, and a word that waited in a
-// register while the generations wrapped is no longer in the slot.
+// check examines the record of a slot word that may be out of date. It first pins the segment, then
+// checks the generation, and then loads the slot again, in this order. A writer that reuses the
+// segment raises the generation before it checks the pins. A word that was in a register while the
+// generations wrapped is no longer in the slot.
 func (s *Shard) check(
 	cell *pins.Cell, at *uint64, slot record.Slot, key string,
 ) (found Found, result verdict) {
@@ -108,7 +108,7 @@ func (s *Shard) check(
 // IsExpired returns true if the item has expired.
 func (s *Shard) IsExpired(found *Found) bool { return s.isExpired(found.Record, found.Header) }
 
-// NoteRead notes a read of the item in its header. It replaces the whole header: where another
+// NoteRead records a read of the item in its header. It replaces the complete header: if another
 // change comes first, the read is not counted.
 func (s *Shard) NoteRead(found *Found) {
 	read := found.Header.Read()
@@ -120,13 +120,13 @@ func (s *Shard) NoteRead(found *Found) {
 	}
 }
 
-// ExpectGroup asks for the group of a key. It reads nothing of the shard's memory, so that it needs
+// ExpectGroup prefetches the group of a key. It does not read the memory of the shard, so it needs
 // no cell.
 func (s *Shard) ExpectGroup(hash uint64) {
 	prefetch.Read(s.group(s.level.Load(), hash).address())
 }
 
-// ExpectRecord asks for the first lines of the record of a key.
+// ExpectRecord prefetches the first lines of the record of a key.
 func (s *Shard) ExpectRecord(hash uint64) {
 	if at := s.candidate(hash); at != 0 {
 		prefetch.Read(at)
@@ -134,9 +134,9 @@ func (s *Shard) ExpectRecord(hash uint64) {
 	}
 }
 
-// Warm asks for the memory that a writer of a record needs, so that it does not wait for it under
-// the lock: the group of the key, the old record, and the memory for the new one, of a number of
-// bytes.
+// Warm prefetches the memory that a writer of a record needs, so that the writer does not wait for
+// it with the lock held: the group of the key, the old record, and the memory for the new record,
+// which has a length of bytes.
 func (s *Shard) Warm(hash uint64, bytes int) {
 	prefetch.WriteBehind(&s.tail, min(bytes, warmBytes))
 	if at := s.candidate(hash); at != 0 {
@@ -144,8 +144,8 @@ func (s *Shard) Warm(hash uint64, bytes int) {
 	}
 }
 
-// candidate returns the address of what is probably the record of a key, or zero. It is only good
-// for a prefetch: nothing is pinned, and the memory may already hold something else.
+// candidate returns the probable address of the record of a key, or zero. Use it only for a
+// prefetch: nothing is pinned, and the memory may already contain something else.
 func (s *Shard) candidate(hash uint64) uintptr {
 	tag := s.tag(hash)
 	for g := s.group(s.level.Load(), hash); ; {
@@ -174,7 +174,7 @@ func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	return s.AppendValue(dst, read.Record, read.Header), ItemOf(read.Record, read.Header), true
 }
 
-// Describe returns what is known about an item beside its value. The caller holds the mutex.
+// Describe returns the metadata of an item. The caller holds the mutex.
 func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
 	var found place
 	s.present(hash, key, &found)
@@ -184,7 +184,7 @@ func (s *Shard) Describe(hash uint64, key string) (Item, bool) {
 	return ItemOf(found.record, found.header), true
 }
 
-// Peek is Read without marks and removals. The caller holds the mutex.
+// Peek is like Read, but sets no marks and removes nothing. The caller holds the mutex.
 func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	var found place
 	s.lookup(hash, key, &found)
@@ -195,7 +195,7 @@ func (s *Shard) Peek(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	return s.AppendValue(dst, found.record, found.header), item, true
 }
 
-// Look is Peek without the value. The caller holds the mutex.
+// Look is like Peek, but does not return the value. The caller holds the mutex.
 func (s *Shard) Look(hash uint64, key string) (Item, bool) {
 	var found place
 	s.lookup(hash, key, &found)

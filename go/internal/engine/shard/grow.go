@@ -6,25 +6,25 @@ import (
 )
 
 // loadPercent is the percentage of filled slots above which the index grows. In the middle of a
-// round of splits, the groups that wait are half as full again as the average, and those that
-// overflow cost their readers a second line.
+// round of splits, the groups that are not split yet are half as full again as the average, and in
+// groups that overflow a reader needs a second cache line.
 const loadPercent = 62
 
 // grow splits one group if the index is crowded. Readers never wait for it:
 //
 //  1. it fills the new group, which no reader reaches yet
-//  2. it raises the level; from here on readers look into the new group
+//  2. it raises the level; from here on readers search the new group
 //  3. it clears the moved slots in the old group
 //
-// A reader that missed looks at the level once more, and looks again if it has changed. If the
-// groups of the old chain can be joined, grow copies the slots to the front, changes the level
-// again and only then clears the slots behind.
+// After a miss, a reader loads the level again, and repeats the search if the level has changed. If
+// the groups of the old chain can be joined, grow copies the slots to the first group, changes the
+// level again and only then clears the other slots.
 func (s *Shard) grow() {
 	groups := groupsOf(s.level.Load())
 	if s.items*100 <= int(groups)*slots*loadPercent {
 		return
 	}
-	// The tag must tell the two groups apart.
+	// The tag must distinguish the two groups.
 	level := uint(0)
 	for groups>>(level+1) != 0 {
 		level++
@@ -63,7 +63,7 @@ func (s *Shard) raiseLevel(groups uint) {
 	s.level.Store(levelOf(s.version, int(groups)))
 }
 
-// chain calls visit for each slot of a group and of those it overflows into, except links.
+// chain calls visit for each slot of a group and of its overflow groups, except links.
 func (s *Shard) chain(g group, visit func(at *uint64, slot record.Slot)) {
 	for {
 		for number := range slots {
@@ -84,11 +84,11 @@ func (s *Shard) chain(g group, visit func(at *uint64, slot record.Slot)) {
 	}
 }
 
-// fillGroup copies the slots that belong into the new group there: all live ones, and ghosts as far
-// as there is room. It returns false if there is no memory for them.
+// fillGroup copies to the new group the slots that belong there: all live slots, and ghosts as far
+// as there is room. It returns false if the shard has no memory for them.
 //
-// The overflow groups are taken before the words are read: making room for them moves items, and a
-// word that was read before would name a record that is gone.
+// It takes the overflow groups before it reads the words. Making room for overflow groups moves
+// items, so a word that was read before would refer to a record that no longer exists.
 func (s *Shard) fillGroup(old, number uint, bit uint64) bool {
 	if !s.reserveOverflow(s.countMoving(old, bit) / last) {
 		return false
@@ -117,7 +117,8 @@ func (s *Shard) fillGroup(old, number uint, bit uint64) bool {
 		moving = moving[last:]
 		overflow, ok := s.takeOverflow()
 		if !ok {
-			// Does not happen: as many as are needed were reserved. A host is not ended over it.
+			// This cannot happen, because enough groups were reserved. A defect here must not end the
+			// host program.
 			s.dropChain(s.groupIn(s.pages, number))
 			return false
 		}
@@ -131,7 +132,7 @@ func (s *Shard) fillGroup(old, number uint, bit uint64) bool {
 	return true
 }
 
-// countMoving returns the number of live slots of a chain that belong into the new group.
+// countMoving returns the number of live slots of a chain that belong in the new group.
 func (s *Shard) countMoving(old uint, bit uint64) (count int) {
 	s.chain(s.groupIn(s.pages, old), func(_ *uint64, slot record.Slot) {
 		if slot.Tag()&bit != 0 && s.isLive(slot) {
@@ -141,7 +142,7 @@ func (s *Shard) countMoving(old uint, bit uint64) (count int) {
 	return count
 }
 
-// dropChain empties a group that no reader reaches, and frees those that it overflows into.
+// dropChain empties a group that no reader reaches, and frees its overflow groups.
 func (s *Shard) dropChain(g group) {
 	for {
 		link := load(g.slot(last))
@@ -164,7 +165,8 @@ func (s *Shard) clearMoved(old uint, bit uint64) {
 	})
 }
 
-// joinChain moves the slots of a chain into its first group if they fit there, and frees the rest.
+// joinChain moves the slots of a chain to its first group if they fit there, and frees the other
+// groups.
 func (s *Shard) joinChain(number, groups uint) {
 	first := s.groupIn(s.pages, number)
 	link := load(first.slot(last))
@@ -193,7 +195,7 @@ func (s *Shard) joinChain(number, groups uint) {
 		}
 	}
 	steps.At(steps.ChainCopied)
-	// The link goes last: its slot takes the one item that may be left.
+	// Replace the link last: its slot receives the one item that may be left.
 	rest := record.Slot(0)
 	if len(behind) > 0 {
 		rest = behind[0]

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestASplitThatNeedsMemoryMovesNoStaleSlots splits a group of nearly dead segments, so that making
-// room for the new group's overflow moves the items that the split moves.
+// TestASplitThatNeedsMemoryMovesNoStaleSlots splits a group whose items are in nearly dead
+// segments, so that making room for the new group's overflow moves the items that the split moves.
 func TestASplitThatNeedsMemoryMovesNoStaleSlots(t *testing.T) {
 	s, table := openShard(t)
 	var keys, fillers []string

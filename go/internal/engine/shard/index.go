@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// slots is the number of slot words of a group. A group is one line of the processor's cache.
+	// slots is the number of slot words of a group. A group occupies one line of the processor's
+	// cache.
 	slots      = 8
 	groupBytes = slots * 8
 	last       = slots - 1
 )
 
-// group is the address of eight slot words in a segment that belongs to the index for good.
+// group is the address of eight slot words in a segment that belongs to the index permanently.
 type group struct{ at unsafe.Pointer }
 
 func (g group) address() uintptr { return uintptr(g.at) }
@@ -27,7 +28,7 @@ func store(at *uint64, slot record.Slot)  { atomic.StoreUint64(at, uint64(slot))
 func levelOf(version, groups int) uint64  { return uint64(version)<<32 | uint64(groups) }
 func groupsOf(level uint64) (groups uint) { return uint(uint32(level)) }
 
-// index is what writers know about the index.
+// index is the state of the index that only writers use.
 type index struct {
 	version       int
 	pageCount     int
@@ -40,20 +41,20 @@ type index struct {
 func (s *Shard) openIndex() {
 	s.pageShift = uint(bits.Len(uint(s.segmentBytes/groupBytes)) - 1)
 	s.firstLevel = s.pageShift
-	// Segment 0 is the first page. With its generation, no word of zero names a record.
+	// Segment 0 is the first page. Because of its generation, a word of zero refers to no record.
 	s.generations[0].Store(1)
 	s.segments[0].state = isIndex
 	s.fresh, s.pageCount = 1, 1
 	s.level.Store(levelOf(0, 1<<s.pageShift))
 }
 
-// tag returns the bits of a hash that are kept in a slot. They begin with those that splits need.
+// tag returns the bits of a hash that a slot stores. They begin with the bits that splits need.
 func (s *Shard) tag(hash uint64) uint64 {
 	return hash >> s.firstLevel & (1<<record.TagBits - 1)
 }
 
-// groupNumber returns the number of a hash's group: the index has all groups of one level, and some
-// of the next one.
+// groupNumber returns the number of the group of a hash. The index has all groups of one level, and
+// some groups of the next level.
 func groupNumber(level, hash uint64) uint {
 	groups := groupsOf(level)
 	half := uint(1) << (bits.Len(groups) - 1)
@@ -78,31 +79,33 @@ func (s *Shard) overflow(link record.Slot) group {
 	return s.groupIn(s.overflowPages, uint(link.Link()))
 }
 
-// isLive returns true if a slot word names a record that exists.
+// isLive returns true if a slot word refers to a record that exists.
 func (s *Shard) isLive(slot record.Slot) bool {
 	segment := slot.Segment()
 	return segment < len(s.generations) && s.generations[segment].Load() == slot.Generation()
 }
 
-// place is what a writer finds in the groups of a key.
+// place is the result of a writer's search in the groups of a key.
 type place struct {
-	// at is the slot of the key's item, or nil, and what it names.
+	// at is the slot of the key's item, or nil. The other three fields are its word and its record.
 	at     *uint64
 	slot   record.Slot
 	record record.Record
 	header record.Header
 	// free is a slot for a new item, or nil if the groups are full.
 	free *uint64
-	// isGhost is true if an item with the key's tag was evicted from the small pool lately.
+	// isGhost is true if an item with the key's tag was recently evicted from the small pool.
 	isGhost bool
 }
 
 func (p *place) isFound() bool { return p.at != nil }
 
-// lookup finds the item of a key, expired or not, or a slot for it. It looks at all groups of the
-// key before it offers a free slot: the item may be in the last one. The caller holds the mutex.
+// lookup finds the item of a key, expired or not, or a slot for it. It searches all groups of the
+// key before it returns a free slot, because the item may be in the last group. The caller holds
+// the mutex.
 //
-// It fills the caller's place: to return one by value took longer than to compare the tags.
+// It writes to the caller's place, because returning a place by value took longer than comparing
+// the tags.
 func (s *Shard) lookup(hash uint64, key string, found *place) {
 	*found = place{}
 	tag := s.tag(hash)
@@ -156,8 +159,8 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 	}
 }
 
-// rankFree says how well a slot without a live record suits a new item: the key's own ghost best,
-// the ghost of another key least.
+// rankFree returns how suitable a slot without a live record is for a new item. The ghost of the
+// key itself is best, and the ghost of another key is worst.
 func rankFree(slot record.Slot, isGhost, isOwn bool) int {
 	switch {
 	case isOwn:
@@ -170,7 +173,7 @@ func rankFree(slot record.Slot, isGhost, isOwn bool) int {
 	return 1
 }
 
-// find returns the slot that holds a word, or nil.
+// find returns the slot that contains a word, or nil.
 func (s *Shard) find(hash uint64, wanted record.Slot) *uint64 {
 	for g := s.group(s.level.Load(), hash); ; {
 		for number := range slots {
@@ -186,8 +189,9 @@ func (s *Shard) find(hash uint64, wanted record.Slot) *uint64 {
 	}
 }
 
-// insert enters a new item. The groups of its key have no slot for it if found.free is nil; then
-// they get another group, or, if the index may not grow, lose their least read item.
+// insert adds a new item to the index. If found.free is nil, the groups of its key have no slot for
+// it. Then insert adds an overflow group, or evicts the least read item of the groups if the index
+// may not grow.
 func (s *Shard) insert(hash uint64, found *place, slot record.Slot) {
 	if found.free != nil {
 		store(found.free, slot)
@@ -202,8 +206,8 @@ func (s *Shard) insert(hash uint64, found *place, slot record.Slot) {
 	for load(g.slot(last)).IsLink() {
 		g = s.overflow(load(g.slot(last)))
 	}
-	// The link takes the last slot. Its item is in the new group before, so that readers, who look
-	// at the last slot last, always find it.
+	// The link replaces the item in the last slot. That item is copied to the new group before, so
+	// that readers, which check the last slot last, always find it.
 	link := record.MakeLink(number)
 	beyond := s.overflow(link)
 	store(beyond.slot(0), load(g.slot(last)))
@@ -211,8 +215,8 @@ func (s *Shard) insert(hash uint64, found *place, slot record.Slot) {
 	store(g.slot(last), link)
 }
 
-// freeSlot returns a slot without an item in the groups of a hash. It evicts the least read item of
-// theirs if there is no such slot.
+// freeSlot returns a slot without an item in the groups of a hash. If all slots have items, it
+// evicts the least read one.
 func (s *Shard) freeSlot(hash uint64) (free *uint64) {
 	var least place
 	s.chain(s.group(s.level.Load(), hash), func(at *uint64, slot record.Slot) {
@@ -238,8 +242,7 @@ func (s *Shard) freeSlot(hash uint64) (free *uint64) {
 	return free
 }
 
-// takeOverflow returns an empty overflow group. Items may be moved meanwhile, unless a group is
-// free.
+// takeOverflow returns an empty overflow group. Unless a group is free, the call may move items.
 func (s *Shard) takeOverflow() (uint32, bool) {
 	if !s.reserveOverflow(1) {
 		return 0, false
@@ -250,8 +253,7 @@ func (s *Shard) takeOverflow() (uint32, bool) {
 	return number, true
 }
 
-// reserveOverflow makes sure that a number of overflow groups are free. Items may be moved
-// meanwhile.
+// reserveOverflow makes sure that a number of overflow groups are free. The call may move items.
 func (s *Shard) reserveOverflow(count int) bool {
 	for len(s.overflowFree) < count {
 		if int(s.overflowNext)>>s.pageShift == s.overflowCount {
@@ -268,7 +270,7 @@ func (s *Shard) reserveOverflow(count int) bool {
 	return true
 }
 
-// takePage takes a zeroed segment for the index. At most half of the memory becomes index.
+// takePage takes a zeroed segment for the index. The index uses at most half of the memory.
 func (s *Shard) takePage() (int, bool) {
 	if 2*(s.pageCount+s.overflowCount) >= s.limit {
 		return 0, false

@@ -5,15 +5,15 @@ import (
 	"larder.example/larder/internal/engine/record"
 )
 
-// A value that would fill more than half of a segment is stored in pieces, each in a record of its
-// own. The item's record holds the list of the words that name them. Evictions move pieces and
-// change their words; each word is checked by the generation of its segment.
+// A value that would fill more than half of a segment is stored in pieces, each in a separate
+// record. The item's record contains the list of the words that refer to the pieces. Evictions move
+// pieces and change their words; readers check each word by the generation of its segment.
 
-// pieceBytes returns the bytes of a value that a piece holds. Larger pieces would leave larger ends
-// of segments unused.
+// pieceBytes returns the number of bytes of a value that a piece contains. With larger pieces, more
+// space at the end of segments would be unused.
 func (s *Shard) pieceBytes() int { return s.segmentBytes/16 - 2*record.HeaderBytes }
 
-// ItemMax returns the size of the largest value for a key of the greatest length, of a shard with
+// ItemMax returns the size of the largest value for a key of the maximum length, in a shard with
 // this number of segments.
 func ItemMax(segments, segmentBytes int) int { return segments * segmentBytes / 8 }
 
@@ -29,7 +29,8 @@ func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {
 	}
 	pool := s.poolOf(found)
 	rooms, ok := s.putPieces(r, pool, size)
-	// No segment of a piece may be emptied before the item is published: it would look ownerless.
+	// The shard must not empty the segment of a piece before the item is published, because the piece
+	// would appear to have no owner.
 	defer func() {
 		for _, room := range rooms {
 			s.letGo(room.segment)
@@ -61,7 +62,7 @@ func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {
 	return token, nil
 }
 
-// putPieces writes the pieces of a value. Their segments are held.
+// putPieces writes the pieces of a value. It holds their segments.
 func (s *Shard) putPieces(r *Request, pool pool, size int) ([]room, bool) {
 	var rooms []room
 	for at := 0; at < len(r.Value); at += size {
@@ -80,7 +81,7 @@ func (s *Shard) putPieces(r *Request, pool pool, size int) ([]room, bool) {
 	return rooms, true
 }
 
-// killPieces marks the pieces of an item dead.
+// killPieces marks the pieces of an item as dead.
 func (s *Shard) killPieces(r record.Record, h record.Header) {
 	for at := range record.PieceCount(h) {
 		slot := r.PieceAt(h, at)
@@ -91,7 +92,7 @@ func (s *Shard) killPieces(r record.Record, h record.Header) {
 	}
 }
 
-// passPiece moves a piece, or drops its whole item.
+// passPiece moves a piece, or drops its complete item.
 func (s *Shard) passPiece(
 	number int32, offset int, piece record.Record, h record.Header, pass *pass,
 ) bool {
@@ -161,11 +162,13 @@ func (s *Shard) AppendValue(dst []byte, r record.Record, h record.Header) []byte
 }
 
 // ReadLarge appends a large value to dst without the lock. It returns false if the item has changed
-// meanwhile; the caller then looks again. The cell may pin another segment afterwards.
+// during the read; the caller then searches again. After the call, the cell may pin another
+// segment.
 func (s *Shard) ReadLarge(dst []byte, cell *pins.Cell, found *Found) ([]byte, bool) {
 	wraps := s.wraps.Load()
-	// Moved pieces change their words in the list of an item that exists, but not in the list of one
-	// that was removed: its words may be from before a wrap that wraps has counted already.
+	// A moved piece changes its word in the list of an item that exists, but not in the list of an
+	// item that was removed. The words of such a list may be from before a wrap of the generations
+	// that s.wraps has already counted.
 	if load(found.at) != found.Slot {
 		return dst, false
 	}
@@ -178,8 +181,8 @@ func (s *Shard) ReadLarge(dst []byte, cell *pins.Cell, found *Found) ([]byte, bo
 	for _, slot := range pieces {
 		segment := slot.Segment()
 		cell.Pin(pins.Segment(s.config.Number, segment))
-		// The word comes from a list, not from the index, so that its slot cannot be loaded again:
-		// instead no generation may have wrapped since the list was read.
+		// The word comes from a list, not from the index, so the reader cannot load its slot again.
+		// Instead it checks that no generation has wrapped since it read the list.
 		if s.generations[segment].Load() != slot.Generation() || s.wraps.Load() != wraps {
 			return dst[:start], false
 		}

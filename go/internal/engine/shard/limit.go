@@ -7,19 +7,19 @@ import (
 )
 
 // SegmentsMin is the number of segments that a shard needs: for its index, for each pool, the spare
-// one, and some to evict from.
+// segment, and some segments to evict from.
 const SegmentsMin = 8
 
-// IndexSegments returns the number of segments that belong to the index for good. The caller holds
-// the mutex.
+// IndexSegments returns the number of segments that belong to the index permanently. The caller
+// holds the mutex.
 func (s *Shard) IndexSegments() int { return s.pageCount + s.overflowCount }
 
 // Shrinking is the progress of a change of the limit.
 type Shrinking struct{ effort effort }
 
 // Limit sets the number of segments that may be in use. If more are in use, it empties at most one,
-// and returns true if the caller is to call it again: between two calls others may have the mutex,
-// and find that the limit leaves them a segment. The caller holds the mutex.
+// and returns true if the caller must call it again. Between two calls, others can take the mutex,
+// and the limit always leaves them a segment. The caller holds the mutex.
 func (s *Shard) Limit(segments int, progress *Shrinking) (goesOn bool) {
 	s.wanted = segments
 	s.discardSurplus()
@@ -28,14 +28,15 @@ func (s *Shard) Limit(segments int, progress *Shrinking) (goesOn bool) {
 		return false
 	}
 	if progress.effort.rounds >= roundsMax || !s.shrink(&progress.effort) {
-		// Callbacks of readers use the segments. Their memory is returned when these end.
+		// Callbacks of readers use the segments. The memory is returned when the callbacks end.
 		return false
 	}
 	s.limit = max(segments, s.inUse()+spare)
 	return s.limit > segments
 }
 
-// shrink empties the segment that costs the cache least. It returns false if readers use them all.
+// shrink empties the segment whose loss costs the cache least. It returns false if readers use all
+// segments.
 func (s *Shard) shrink(effort *effort) bool {
 	s.isReclaiming = true
 	defer func() { s.isReclaiming = false }()
@@ -52,7 +53,7 @@ func (s *Shard) shrink(effort *effort) bool {
 
 // discardSurplus returns the memory of the free segments beyond the limit to the system.
 func (s *Shard) discardSurplus() {
-	// Segments are taken from the end of the list.
+	// Keep the start of the list, because the shard takes segments from its end.
 	keeps := max(s.wanted-s.inUse(), 0)
 	for _, number := range s.freed[:max(len(s.freed)-keeps, 0)] {
 		s.discard(number)

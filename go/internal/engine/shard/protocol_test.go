@@ -10,8 +10,8 @@ import (
 	"larder.example/larder/internal/engine/record"
 )
 
-// These tests take the steps of a reader and of a writer one by one. Each fails without the step of
-// the protocol that its name states.
+// These tests execute the steps of a reader and of a writer one by one. Each test fails without the
+// step of the protocol that its name states.
 
 const testSegments, testSegmentBytes = 32, 4 << 10
 
@@ -47,7 +47,7 @@ func (s *Shard) mustFind(t *testing.T, cell *pins.Cell, key string) Found {
 	return found
 }
 
-// churn fills the memory several times with other items.
+// churn overwrites the memory several times with other items.
 func (s *Shard) churn(t *testing.T) {
 	for at := range 10_000 {
 		s.set(t, fmt.Sprint("churn", at), 100)
@@ -78,8 +78,8 @@ func TestAWordWhoseGenerationCameAgainIsLoadedAgain(t *testing.T) {
 	s.set(t, "key", 100)
 	cell := table.Claim()
 	before := s.mustFind(t, cell, "key")
-	// The reader holds the word while the generations wrap: the slot is cleared, the generation is
-	// the same.
+	// The reader keeps the word while the generations wrap: then the slot is cleared, and the
+	// generation is the same as before.
 	store(before.at, 0)
 	if _, result := s.check(cell, before.at, before.Slot, "key"); result != hasChanged {
 		t.Errorf("the check returns %d, want %d", result, hasChanged)
@@ -92,8 +92,8 @@ func TestAListOfPiecesFromBeforeAWrapIsNotRead(t *testing.T) {
 	cell := table.Claim()
 	found := s.mustFind(t, cell, "key")
 	piece := found.Record.PieceAt(found.Header, 0)
-	// While the reader waits, the item is removed, its pieces' memory is used anew, and the
-	// generations wrap. The reader's pin holds the list only.
+	// While the reader waits, the item is removed, the memory of its pieces is reused, and the
+	// generations wrap. The reader has pinned only the list.
 	s.Lock()
 	if err := s.Delete("key", maphash.String(s.config.Seed, "key"), 0); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestAPinnedSegmentIsNotUsedAnew(t *testing.T) {
 	if !found.Record.HasKey(found.Record.Header(), "key") {
 		t.Error("a pinned record was overwritten")
 	}
-	// Also if it dies otherwise.
+	// The same is true if the record dies for another reason.
 	s.Lock()
 	s.Clear()
 	if s.segments[number].state != isLimbo {
@@ -200,7 +200,7 @@ func TestSlotsOfASegmentAreClearedBeforeItsGenerationsWrap(t *testing.T) {
 	found := s.mustFind(t, cell, "key")
 	cell.Unpin()
 	number := found.Slot.Segment()
-	// A slot that died long ago, in generation zero.
+	// A slot that became invalid long ago, in generation zero.
 	s.Lock()
 	ancient := record.MakeSlot(found.Slot.Tag(), 0, number, found.Slot.Offset())
 	store(found.at, ancient)
@@ -241,7 +241,7 @@ func TestGenerationsWrapInUse(t *testing.T) {
 	}
 }
 
-// TestAStoreReplacesTheLiveSlotBehindAFreeOne fills a group and removes an item in front.
+// TestAStoreReplacesTheLiveSlotBehindAFreeOne fills a group and removes an item at its start.
 func TestAStoreReplacesTheLiveSlotBehindAFreeOne(t *testing.T) {
 	s, _ := openShard(t)
 	var keys []string
@@ -275,7 +275,7 @@ func TestAStoreReplacesTheLiveSlotBehindAFreeOne(t *testing.T) {
 	}
 }
 
-// TestReadersFindAllItemsBetweenTheStepsOfASplit looks for all items after each step.
+// TestReadersFindAllItemsBetweenTheStepsOfASplit looks up all items after each step.
 func TestReadersFindAllItemsBetweenTheStepsOfASplit(t *testing.T) {
 	s, table := openShard(t)
 	var keys []string

@@ -7,23 +7,26 @@ import (
 )
 
 const (
-	// spare is the number of segments that only survivors of an eviction take.
+	// spare is the number of segments that are reserved for survivors of an eviction.
 	spare = 1
-	// Segments with at most this percentage of live bytes are emptied before fresh memory is used,
-	// and before an item is evicted.
+	// The shard empties segments with at most this percentage of live bytes before it uses fresh
+	// memory, and before it evicts an item.
 	almostDeadPercent = 20
 	sparsePercent     = 70
-	// The small pool is evicted from while it has more than one of this many segments.
+	// Eviction takes segments of the small pool while the pool has more than one of this many
+	// segments.
 	smallPart = 10
-	// From these rounds without a whole segment on, only the better half survives, or nothing.
+	// After this number of rounds that have not reclaimed a complete segment, only the better half of
+	// the items survives, or no item.
 	bestHalfFromRound = 16
 	nothingFromRound  = 64
-	// roundsMax is the number of rounds after which there is no memory.
+	// roundsMax is the number of rounds after which the shard gives up and reports that it has no
+	// memory.
 	roundsMax = 1000
 )
 
-// keep says how strictly eviction chooses survivors. A pool in which all items are hot could move
-// its records forever without freeing a byte.
+// keep is how strictly eviction chooses survivors. Without stricter choices, a pool in which all
+// items are hot could move its records forever without freeing a byte.
 type keep uint8
 
 const (
@@ -33,8 +36,8 @@ const (
 	keepNothing
 )
 
-// effort is the progress of a writer that makes room. Rounds count until the bytes of a segment are
-// reclaimed: they measure how hot a pool is.
+// effort is the progress of a writer that makes room. The number of rounds until the bytes of a
+// segment are reclaimed measures how hot a pool is.
 type effort struct{ rounds, reclaimed int }
 
 func (e *effort) keep() keep {
@@ -54,8 +57,9 @@ func (e *effort) count(reclaimed, segmentBytes int) {
 	}
 }
 
-// take takes a segment for new use: a free one, or the one that costs the cache least. Records may
-// be moved and removed meanwhile. It returns false if readers and writers hold too many segments.
+// take takes a segment for reuse: a free segment, or the segment whose loss costs the cache least.
+// The call may move and remove records. It returns false if readers and writers hold too many
+// segments.
 func (s *Shard) take() (int, bool) {
 	if s.isReclaiming {
 		return s.pop(0)
@@ -96,12 +100,12 @@ func (s *Shard) compactEmptiest(percent int, effort *effort) bool {
 	if !ok || !s.compact(number) {
 		return false
 	}
-	// Where records do not fit into the ends of segments, moving them may free nothing.
+	// If records do not fit in the free ends of segments, moving them may free nothing.
 	effort.count((s.free()-before)*s.segmentBytes, s.segmentBytes)
 	return true
 }
 
-// free returns the number of segments without records that may be used.
+// free returns the number of segments without records that the shard may use.
 func (s *Shard) free() int {
 	return min(len(s.freed)+len(s.segments)-s.fresh, s.limit-s.inUse())
 }
@@ -109,7 +113,7 @@ func (s *Shard) free() int {
 // inUse returns the number of segments that are not free.
 func (s *Shard) inUse() int { return s.fresh - len(s.freed) }
 
-// pop takes a segment without records if more than a number of them remain.
+// pop takes a segment without records, if there are more than spare of them.
 func (s *Shard) pop(spare int) (int, bool) {
 	if s.free() <= spare {
 		return 0, false
@@ -125,9 +129,9 @@ func (s *Shard) pop(spare int) (int, bool) {
 	return s.fresh - 1, true
 }
 
-// lookAhead asks for the memory of the next huge page when the last segment of one is taken. The
-// first access would take it under the lock, and other writers would wait for a tenth of a
-// millisecond or more.
+// lookAhead requests the memory of the next huge page when the last segment of a huge page is
+// taken. Otherwise the first access would allocate the memory with the lock held, and other writers
+// would wait for a tenth of a millisecond or more.
 func (s *Shard) lookAhead() {
 	rest := min(len(s.segments)-s.fresh, s.limit-s.inUse()) * s.segmentBytes
 	if rest <= 0 {
@@ -139,7 +143,7 @@ func (s *Shard) lookAhead() {
 	}
 }
 
-// noteTaken reports the memory of a huge page whose last segment in this shard was taken.
+// noteTaken reports the memory of a huge page when its last segment in this shard is taken.
 func (s *Shard) noteTaken() {
 	taken := s.fresh * s.segmentBytes
 	end := uintptr(s.base) + uintptr(taken)
@@ -151,8 +155,8 @@ func (s *Shard) noteTaken() {
 	s.config.Taken(unsafe.Slice((*byte)(unsafe.Add(s.base, taken-bytes)), bytes))
 }
 
-// mayEmpty returns true if a sealed segment may be emptied: nothing is being written to it, and at
-// the last look no reader had pinned it. The second is a hint.
+// mayEmpty returns true if a sealed segment may be emptied: no writer is writing to it, and no
+// reader had pinned it when the pins were last read. The second condition is only a hint.
 func (s *Shard) mayEmpty(number int32) bool {
 	return s.segments[number].pending == 0 && !s.isPinned(number)
 }
@@ -185,7 +189,7 @@ func (s *Shard) victim() (int32, bool) {
 	return 0, false
 }
 
-// policy is what evictions learn about the items.
+// policy holds statistics that evictions collect about the items.
 //
 // The larger an item is, the more often it must have been read to survive: for each of its bytes at
 // least neededPercent as often as the items that recent evictions found read.
@@ -193,7 +197,7 @@ type policy struct{ reads, readBytes uint64 }
 
 const (
 	neededPercent = 30
-	// A margin is how far below the limit of its frequency the size of an item is, in eighths.
+	// A margin is the distance from the size of an item to the limit for its frequency, in eighths.
 	marginOfLimit = 8
 	marginMax     = 127
 )
@@ -215,8 +219,8 @@ func (l *limits) margin(frequency, bytes int) int {
 	return int(min(l[frequency]*marginOfLimit/uint64(max(bytes, 1)), marginMax))
 }
 
-// learn adds the read items that an eviction found. When their bytes are those in use, it halves
-// the sums, so that they follow what is stored now.
+// learn adds the read items that an eviction has found. When the sum of their bytes reaches the
+// memory in use, it halves the sums, so that they follow the current contents of the cache.
 func (p *policy) learn(reads, bytes uint64, usedBytes int) {
 	p.reads += reads
 	if p.readBytes += bytes; p.readBytes >= uint64(usedBytes) {

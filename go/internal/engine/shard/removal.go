@@ -2,7 +2,7 @@ package shard
 
 import "larder.example/larder/internal/engine/record"
 
-// Reason says why an item left the cache.
+// Reason is the reason for which an item left the cache.
 type Reason uint8
 
 // The reasons for a removal.
@@ -11,7 +11,7 @@ const (
 	Evicted
 	Deleted
 	Replaced
-	// Cleared is Deleted for all items at once.
+	// Cleared means that Clear removed all items.
 	Cleared
 )
 
@@ -20,7 +20,7 @@ func (r Reason) String() string {
 	return [...]string{"expired", "evicted", "deleted", "replaced", "cleared"}[r]
 }
 
-// Removal is an item that left the cache.
+// Removal is an item that has left the cache.
 type Removal struct {
 	Key, Value []byte
 	Reason     Reason

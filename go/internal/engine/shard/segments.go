@@ -10,15 +10,15 @@ import (
 type state uint8
 
 const (
-	// isFree is the state of segments that hold nothing.
+	// isFree is the state of segments without records.
 	isFree state = iota
 	// isActive is the state of the segment that a pool appends to.
 	isActive
 	// isSealed is the state of segments that are full. They are in the queue of their pool.
 	isSealed
-	// isLimbo is the state of emptied segments that readers have pinned.
+	// isLimbo is the state of emptied segments that readers still pin.
 	isLimbo
-	// isIndex is the state of segments that hold groups of the index.
+	// isIndex is the state of segments that contain groups of the index.
 	isIndex
 )
 
@@ -33,29 +33,32 @@ const (
 
 const none = -1
 
-// segment is what writers know about a segment.
+// segment is the state of a segment that only writers use.
 type segment struct {
 	state state
 	pool  pool
-	// pending is the number of records that are being written without the lock.
+	// pending is the number of records that writers are writing without the lock.
 	pending int32
-	// used is the bytes from the start that records fill, and live the bytes of those that exist.
+	// used is the number of bytes from the start that records fill, and live is the number of bytes
+	// of the records that exist.
 	used, live int32
 	// Neighbours in the queue of the pool.
 	previous, next int32
-	// expires is a millisecond before which no record expires, or zero if none ever does.
+	// expires is a millisecond before which no record expires, or zero if no record ever expires.
 	expires int64
 }
 
-// queue is the sealed segments of a pool, the oldest one first.
+// queue is the list of the sealed segments of a pool, the oldest first.
 type queue struct{ first, last int32 }
 
-// space is the segments of a shard.
+// space holds the segments of a shard.
 type space struct {
 	segments []segment
-	// limit is the number of segments that may be in use, and wanted is what it falls to.
+	// limit is the number of segments that may be in use, and wanted is the number to which the limit
+	// is falling.
 	limit, wanted int
-	// Segments from fresh on were never used. freed and limbo are the other ones without records.
+	// Segments with a number of fresh or more were never used. freed and limbo contain the other
+	// segments without records.
 	fresh        int
 	freed, limbo []int32
 	active       [pools]int32
@@ -64,9 +67,10 @@ type space struct {
 	count [pools]int
 	// pendingSegments is the number of segments with pending records.
 	pendingSegments int
-	// pinned has a bit for each segment that was pinned at the last look.
+	// pinned has a bit for each segment. A bit is set if the segment was pinned when the pins were
+	// last read.
 	pinned []uint64
-	// isReclaiming is true while a segment is emptied.
+	// isReclaiming is true while the shard empties a segment.
 	isReclaiming bool
 }
 
@@ -81,7 +85,7 @@ func (s *Shard) openSpace(count int) {
 	}
 }
 
-// seal ends the writing to a pool's active segment.
+// seal ends writing to the active segment of a pool.
 func (s *Shard) seal(pool pool) {
 	number := s.active[pool]
 	if number == none {
@@ -115,15 +119,15 @@ func (s *Shard) unlink(number int32) {
 	}
 }
 
-// How far the generation of a segment rises: by one if its slots are to serve as ghosts, otherwise
-// past all ghosts.
+// The amount by which the generation of a segment rises: by one if its slots should serve as
+// ghosts, otherwise past all ghosts.
 const (
 	ghostAges = 12
 	asGhosts  = 1
 	forgotten = ghostAges + 1
 )
 
-// isGhost returns true if a slot names an item that was evicted from the small pool lately.
+// isGhost returns true if a slot refers to an item that was recently evicted from the small pool.
 func (s *Shard) isGhost(slot record.Slot) bool {
 	segment := slot.Segment()
 	if slot == 0 || segment >= len(s.generations) || s.config.NoGhosts {
@@ -133,9 +137,9 @@ func (s *Shard) isGhost(slot record.Slot) bool {
 	return age != 0 && age <= ghostAges
 }
 
-// retire ends all records of a segment. It raises the generation, and only then looks at the pins:
-// a reader pins first, and then looks at the generation, so that one of the two notices the other.
-// A segment that is pinned waits in limbo.
+// retire invalidates all records of a segment. It raises the generation, and only then checks the
+// pins. A reader first pins, and then checks the generation, so at least one of the two detects the
+// other. A pinned segment waits in limbo.
 func (s *Shard) retire(number int32, ages uint32) {
 	retired := &s.segments[number]
 	s.count[retired.pool]--
@@ -153,7 +157,7 @@ func (s *Shard) retire(number int32, ages uint32) {
 	s.release(number)
 }
 
-// release makes a segment free that no reader has pinned.
+// release frees a segment that no reader has pinned.
 func (s *Shard) release(number int32) {
 	s.segments[number].state = isFree
 	s.freed = append(s.freed, number)
@@ -162,8 +166,9 @@ func (s *Shard) release(number int32) {
 	}
 }
 
-// raiseGeneration raises the generation of a segment. Before it starts again from zero, it clears
-// the slots that name the segment: one of them may have been there since the last time.
+// raiseGeneration raises the generation of a segment. Before the generation starts again from zero,
+// it clears the slots that refer to the segment, because a slot may still have a generation from
+// the previous round.
 func (s *Shard) raiseGeneration(number int, ages uint32) {
 	generation := &s.generations[number]
 	raised := generation.Load() + ages
@@ -186,7 +191,7 @@ func (s *Shard) clearSlotsOf(number int) {
 	}
 }
 
-// leaveLimbo frees the segments in limbo that no reader has pinned any longer.
+// leaveLimbo frees the segments in limbo that no reader pins any longer.
 func (s *Shard) leaveLimbo() {
 	if len(s.limbo) == 0 {
 		return
@@ -208,7 +213,7 @@ func (s *Shard) lookAtPins() {
 	s.pins.Each(s.config.Number, func(segment int) { s.pinned[segment/64] |= 1 << (segment % 64) })
 }
 
-// isPinned returns true if the segment was pinned at the last look.
+// isPinned returns true if the segment was pinned when the pins were last read.
 func (s *Shard) isPinned(number int32) bool { return s.pinned[number/64]>>(number%64)&1 != 0 }
 
 // room is memory for a record.
@@ -219,8 +224,8 @@ type room struct {
 	bytes   int
 }
 
-// reserve takes memory for a record at the tail of a pool. If it returns moved, other records may
-// have been moved or removed meanwhile.
+// reserve takes memory for a record at the tail of a pool. If it returns moved, the call may have
+// moved or removed other records.
 func (s *Shard) reserve(pool pool, bytes int) (found room, moved, ok bool) {
 	if number := s.active[pool]; number != none {
 		if active := &s.segments[number]; int(active.used)+bytes <= s.segmentBytes {
@@ -244,14 +249,14 @@ func (s *Shard) append(number int32, active *segment, bytes int) room {
 	return room
 }
 
-// open gives a pool an active segment with this much room.
+// open makes sure that a pool has an active segment with room for this number of bytes.
 func (s *Shard) open(pool pool, bytes int) bool {
 	s.seal(pool)
 	number, ok := s.take()
 	if !ok {
 		return false
 	}
-	// Survivors may have opened one meanwhile.
+	// Survivors may have opened a segment during take.
 	if active := s.active[pool]; active != none {
 		if int(s.segments[active].used)+bytes <= s.segmentBytes {
 			s.freed = append(s.freed, int32(number))
@@ -269,7 +274,7 @@ func (s *Shard) activate(pool pool, number int32) {
 	s.count[pool]++
 }
 
-// hold keeps a segment from being emptied while a record is written to it, and letGo ends that.
+// hold prevents a segment from being emptied while a record is written to it. letGo ends that.
 func (s *Shard) hold(number int32) {
 	held := &s.segments[number]
 	if held.pending++; held.pending == 1 {
@@ -284,19 +289,19 @@ func (s *Shard) letGo(number int32) {
 	}
 }
 
-// slotOf returns the word that names a record in memory that was reserved.
+// slotOf returns the word that refers to a record in reserved memory.
 func (s *Shard) slotOf(hash uint64, r room) record.Slot {
 	generation := s.generations[r.segment].Load()
 	return record.MakeSlot(s.tag(hash), generation, int(r.segment), int(r.offset))
 }
 
-// kill marks a record dead: it was removed, replaced, or never published.
+// kill marks a record as dead: it was removed, replaced, or never published.
 func (s *Shard) kill(segment int32, r record.Record, h record.Header) {
 	r.Mark(record.Dead, 0)
 	s.forget(segment, h)
 }
 
-// forget takes the bytes of a record off the accounts.
+// forget subtracts the bytes of a record from the counters of its segment and of the shard.
 func (s *Shard) forget(segment int32, h record.Header) {
 	bytes := h.Bytes()
 	s.segments[segment].live -= int32(bytes)

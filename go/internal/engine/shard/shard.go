@@ -2,8 +2,8 @@
 //
 // Readers take no lock. They find a record through the index, pin its segment and check that the
 // record still exists (find.go). All changes run under the shard's mutex. The rules that make this
-// safe stand where they are kept: generations and pins in segments.go, the order of stores that a
-// split makes in grow.go, lookups after each reservation in store.go.
+// safe are documented where the code follows them: generations and pins in segments.go, the order
+// of the stores of a split in grow.go, lookups after each reservation in store.go.
 package shard
 
 import (
@@ -23,22 +23,22 @@ type Config struct {
 	Base         unsafe.Pointer
 	Segments     int
 	SegmentBytes int
-	// Number is the shard's number in the cache.
+	// Number is the number of the shard in the cache.
 	Number int
 	Pins   *pins.Table
 	Seed   maphash.Seed
-	// Tokens gives each record a token for compare-and-swap. No two of the cache's shards, whose
-	// number is Shards, give the same token.
+	// Tokens adds a token for compare-and-swap to each record. Shards is the number of shards of the
+	// cache; no two of them assign the same token.
 	Tokens bool
 	Shards int
 	// Accesses records the second of the last access of each item.
 	Accesses bool
-	// NoGhosts leaves ghosts out of account.
+	// NoGhosts makes the shard ignore ghosts.
 	NoGhosts bool
 	// Reports collects removed items; see TakeRemovals.
 	Reports bool
-	// Taken is called, under the lock, for each part of the shard's memory that lies in one huge page
-	// when all segments in it have been taken for the first time. It may be nil.
+	// Taken is called with the lock held for each part of the shard's memory that belongs to one huge
+	// page, when all segments in that part have been taken for the first time. It may be nil.
 	Taken func(part []byte)
 	// Now returns monotonic milliseconds.
 	Now func() int64
@@ -46,7 +46,7 @@ type Config struct {
 
 // Shard is a part of a cache.
 type Shard struct {
-	// Readers use these. They change only where noted.
+	// Readers use the fields below. They do not change, unless their comment states otherwise.
 	base         unsafe.Pointer
 	segmentBytes int
 	pageShift    uint
@@ -65,9 +65,9 @@ type Shard struct {
 
 	_ [64]byte
 
-	// mutex guards all that follows, and every change of the index and of the segments.
+	// mutex guards the fields below, and every change of the index and of the segments.
 	mutex sync.Mutex
-	// tail is the address behind the record that was written last.
+	// tail is the address after the record that was written last.
 	tail uintptr
 	space
 	index
@@ -89,9 +89,9 @@ type Stats struct {
 	Items                    int
 	// LiveBytes is the memory of the records that exist.
 	LiveBytes int
-	// UsedBytes is the memory in use, and IndexBytes the part of it that the index takes.
+	// UsedBytes is the memory in use, and IndexBytes is the part of it that the index uses.
 	UsedBytes, IndexBytes int
-	// Relocated is the bytes of records that were moved.
+	// Relocated is the number of bytes of records that were moved.
 	Relocated uint64
 }
 
@@ -101,7 +101,7 @@ func TableBytes(segments int) int {
 	return int(unsafe.Sizeof(Shard{})) + segments*(atomics+int(unsafe.Sizeof(segment{}))) + segments/8
 }
 
-// Open makes a shard of zeroed memory.
+// Open initializes a shard on zeroed memory.
 func (s *Shard) Open(config Config) {
 	s.base, s.segmentBytes = config.Base, config.SegmentBytes
 	s.pins, s.config = config.Pins, config
@@ -146,8 +146,8 @@ func (s *Shard) Items() int {
 	return s.items
 }
 
-// record returns the record that a slot word names. The segment of the word is one of the shard's,
-// and its memory is not used anew: the caller has pinned it, or holds the mutex.
+// record returns the record that a slot word refers to. The segment of the word belongs to the
+// shard, and its memory is not reused, because the caller has pinned it or holds the mutex.
 func (s *Shard) record(slot record.Slot) record.Record {
 	return s.recordAt(slot.Segment(), slot.Offset())
 }
@@ -158,7 +158,8 @@ func (s *Shard) recordAt(segment, offset int) record.Record {
 
 func (s *Shard) hash(key []byte) uint64 { return maphash.Bytes(s.config.Seed, key) }
 
-// second returns the second of an access now, or zero if accesses are not recorded.
+// second returns the current second for the time of an access, or zero if the shard does not record
+// accesses.
 func (s *Shard) second() int64 {
 	if !s.config.Accesses {
 		return 0

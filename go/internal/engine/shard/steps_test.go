@@ -11,16 +11,16 @@ import (
 	"larder.example/larder/internal/engine/steps"
 )
 
-// These tests interleave one reader and one writer in every way: the reader starts after any step
-// of the writer, waits at any step of its own, and goes on after any later step of the writer. The
-// steps that a test names in its comment are needed in their order: the test fails if one of them
-// is removed, or if two are exchanged.
+// These tests interleave one reader and one writer in every possible way: the reader starts after
+// any step of the writer, waits at any of its own steps, and continues after any later step of the
+// writer. The steps listed in the comment of a test are necessary in this order: the test fails if
+// one of them is removed, or if two are exchanged.
 
-// scene is what a reader and a writer do with a shard.
+// scene is a reader and a writer that use a shard.
 type scene struct {
 	shard *Shard
 	table *pins.Table
-	// key is the item that the reader looks for.
+	// key is the key that the reader looks up.
 	key string
 	// stays is true if the reader must find the item.
 	stays bool
@@ -30,14 +30,15 @@ type scene struct {
 // interleaving runs a scene in one way.
 type interleaving struct {
 	scene scene
-	// The reader starts after a step of the writer, waits at one of its own, and goes on after a
-	// later step of the writer. The writer's step 0 is its start. The reader never waits at step 0.
+	// The reader starts after a step of the writer, waits at one of its own steps, and continues
+	// after a later step of the writer. Step 0 of the writer is its start. A step of 0 for the reader
+	// means that it never waits.
 	start, wait, resume int
 	// The numbers of the steps so far.
 	reader, writer int
-	// The names of the steps at which the reader starts, waits and goes on.
+	// The names of the steps at which the reader starts, waits and continues.
 	started, waited, resumed steps.Step
-	// waits has a message when the reader waits, and is closed when it is done.
+	// waits receives a message when the reader waits, and is closed when the reader is done.
 	waits, goes chan struct{}
 	isWaiting   bool
 	cell        *pins.Cell
@@ -100,13 +101,13 @@ func (i *interleaving) run(t *testing.T) {
 	if !i.ok && i.scene.stays {
 		t.Fatalf("%s misses %q", when, i.scene.key)
 	}
-	// The reader's cell still pins what it found.
+	// The reader's cell still pins the item that it found.
 	if i.ok && !i.found.Record.HasKey(i.found.Record.Header(), i.scene.key) {
 		t.Fatalf("%s holds a record that is overwritten", when)
 	}
 }
 
-// interleave runs a scene in every way.
+// interleave runs a scene in every possible way.
 func interleave(t *testing.T, prepare func() scene) {
 	for start := 0; ; start++ {
 		readerSteps := 0
@@ -142,7 +143,7 @@ func sealedItem(t *testing.T) (s *Shard, table *pins.Table, number int32) {
 	return s, table, number
 }
 
-// overwrite stores items until the freed memory of a segment is used anew.
+// overwrite stores items until the freed memory of a segment is reused.
 func (s *Shard) overwrite(t *testing.T) {
 	steps.At("writer has freed a segment")
 	for at := range 2 * testSegmentBytes / 500 {
@@ -150,8 +151,8 @@ func (s *Shard) overwrite(t *testing.T) {
 	}
 }
 
-// TestAReaderHoldsWhatItFoundWhileItsSegmentIsEvicted needs the reader's pin and then its second
-// look at the generation, and the evictor's new generation and then its look at the pins.
+// TestAReaderHoldsWhatItFoundWhileItsSegmentIsEvicted requires that the reader pins and then checks
+// the generation again, and that the evictor stores the new generation and then checks the pins.
 func TestAReaderHoldsWhatItFoundWhileItsSegmentIsEvicted(t *testing.T) {
 	interleave(t, func() scene {
 		s, table, number := sealedItem(t)
@@ -164,8 +165,8 @@ func TestAReaderHoldsWhatItFoundWhileItsSegmentIsEvicted(t *testing.T) {
 	})
 }
 
-// TestAReaderFindsAnItemThatMoves needs the store of the new place and then the new generation, and
-// the reader's looks at the generation, each of them before the slot is loaded again.
+// TestAReaderFindsAnItemThatMoves requires that the evictor stores the new place and then the new
+// generation, and that the reader checks the generation each time before it loads the slot again.
 func TestAReaderFindsAnItemThatMoves(t *testing.T) {
 	interleave(t, func() scene {
 		s, table, number := sealedItem(t)
@@ -180,8 +181,8 @@ func TestAReaderFindsAnItemThatMoves(t *testing.T) {
 	})
 }
 
-// inGroup0 returns keys of group 0 of the smallest index. The next split moves some of them, and
-// the others stay.
+// inGroup0 returns keys of group 0 of the smallest index. The next split moves some of them but not
+// the others.
 func (s *Shard) inGroup0(moving bool, count int) (keys []string) {
 	bit := uint64(0)
 	if moving {
@@ -207,8 +208,8 @@ func (s *Shard) split() {
 	s.Unlock()
 }
 
-// TestAReaderFindsAnItemWhoseGroupIsSplit needs the filled group, then the raised level, then the
-// cleared slots; and the reader's second look at the level after a miss.
+// TestAReaderFindsAnItemWhoseGroupIsSplit requires that the writer fills the group, then raises the
+// level, then clears the slots; and that the reader checks the level again after a miss.
 func TestAReaderFindsAnItemWhoseGroupIsSplit(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		interleave(t, func() scene {
@@ -221,12 +222,12 @@ func TestAReaderFindsAnItemWhoseGroupIsSplit(t *testing.T) {
 	}
 }
 
-// TestAReaderFindsAnItemWhoseChainIsJoined needs the copies in the first group, then the store over
-// the link, then the second change of the level, then the cleared overflow group; and the reader's
-// second look at the level.
+// TestAReaderFindsAnItemWhoseChainIsJoined requires that the writer copies the slots to the first
+// group, then replaces the link, then changes the level a second time, then clears the overflow
+// group; and that the reader checks the level again.
 func TestAReaderFindsAnItemWhoseChainIsJoined(t *testing.T) {
-	// One item moves and leaves its slot to one of the overflow group; the item of the last slot is
-	// stored over the link.
+	// One item moves, and an item of the overflow group takes its slot; the item of the last slot
+	// replaces the link.
 	for stays := range slots {
 		interleave(t, func() scene {
 			s, table := openShard(t)
@@ -247,7 +248,8 @@ func TestAReaderFindsAnItemWhoseChainIsJoined(t *testing.T) {
 	}
 }
 
-// TestEveryStepIsReached fails if a step is marked no longer: then the other tests prove less.
+// TestEveryStepIsReached fails if the code no longer marks a step, because then the other tests
+// would prove less.
 func TestEveryStepIsReached(t *testing.T) {
 	missing := map[steps.Step]bool{
 		steps.LevelLoaded: true, steps.LinkFollowed: true, steps.SlotLoaded: true,
@@ -270,6 +272,6 @@ func TestEveryStepIsReached(t *testing.T) {
 	s.mustFind(t, cell, s.inGroup0(false, slots)[last])
 	s.split()
 	for step := range missing {
-		t.Errorf("no test sees when the %s", step)
+		t.Errorf("no test covers the case that the %s", step)
 	}
 }

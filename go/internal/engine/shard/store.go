@@ -6,7 +6,7 @@ import (
 	"larder.example/larder/internal/engine/record"
 )
 
-// The results of changes that do not take place.
+// The errors of changes that do not take place.
 var (
 	ErrNotFound  = errors.New("item not found")
 	ErrExists    = errors.New("item has changed")
@@ -16,19 +16,19 @@ var (
 	ErrTooLarge  = errors.New("item too large")
 )
 
-// Mode says on which condition an item is stored.
+// Mode is the condition on which an item is stored.
 type Mode uint8
 
 const (
 	// Set stores in any case.
 	Set Mode = iota
-	// Add stores if there is no item.
+	// Add stores if the key has no item.
 	Add
-	// Replace stores if there is an item.
+	// Replace stores if the key has an item.
 	Replace
 	// Swap stores if the item has the token of the request.
 	Swap
-	// same stores if the item's slot is that of the request.
+	// same stores if the slot of the item is the slot in the request.
 	same
 )
 
@@ -42,16 +42,16 @@ type Request struct {
 	Deadline int64
 	Mode     Mode
 	Token    uint64
-	// slot is the slot of the item that the request was made from.
+	// slot is the slot of the item from which the request was made.
 	slot record.Slot
-	// hasToken stores Token as that of the new record; marks are set in its header.
+	// hasToken makes Token the token of the new record. marks are set in its header.
 	hasToken bool
 	marks    record.Header
-	// isSameItem is true if the record replaces another one of the same item.
+	// isSameItem is true if the record replaces another record of the same item.
 	isSameItem bool
 }
 
-// unlockedBytes is the size of values from which on they are copied without the lock.
+// unlockedBytes is the size from which on values are copied without the lock.
 const unlockedBytes = 1024
 
 func (s *Shard) nextToken(r *Request) uint64 {
@@ -85,7 +85,7 @@ func (s *Shard) header(r *Request, valueBytes int, marks record.Header) record.H
 	return h
 }
 
-// judge says whether a request may be carried out, given what is stored.
+// judge returns an error if the condition of a request does not hold for the stored item.
 func (s *Shard) judge(r *Request, found *place) error {
 	switch {
 	case r.Mode == Set:
@@ -107,7 +107,7 @@ func (s *Shard) judge(r *Request, found *place) error {
 	return nil
 }
 
-// present is lookup without expired items: it removes them.
+// present is like lookup, but removes an expired item instead of returning it.
 func (s *Shard) present(hash uint64, key string, found *place) {
 	s.lookup(hash, key, found)
 	if found.isFound() && s.isExpired(found.record, found.header) {
@@ -116,7 +116,7 @@ func (s *Shard) present(hash uint64, key string, found *place) {
 	}
 }
 
-// Store carries out a request. It returns the token of the stored item.
+// Store executes a request. It returns the token of the stored item.
 func (s *Shard) Store(r *Request) (uint64, error) {
 	var found place
 	s.present(r.Hash, r.Key, &found)
@@ -126,8 +126,8 @@ func (s *Shard) Store(r *Request) (uint64, error) {
 	return s.put(r, &found)
 }
 
-// poolOf returns the pool for a new record: an item stays in its pool, and one that returns soon
-// after its eviction goes to the main one.
+// poolOf returns the pool for a new record. An item stays in its pool, and an item that is stored
+// again soon after its eviction goes to the main pool.
 func (s *Shard) poolOf(found *place) pool {
 	switch {
 	case found.isFound():
@@ -138,11 +138,11 @@ func (s *Shard) poolOf(found *place) pool {
 	return small
 }
 
-// put stores a record in place of what was found. Whenever records may have moved, and whenever it
-// had released the lock, it looks the key up anew and judges anew.
+// put stores a record in the place that was found. Whenever records may have moved, and whenever it
+// has released the lock, it looks up the key and checks the condition again.
 func (s *Shard) put(r *Request, found *place) (uint64, error) {
 	if len(r.Value) > s.segmentBytes/2 {
-		// A header has no place for the length of any value.
+		// The header cannot store the length of every value.
 		return s.putLarge(r, found)
 	}
 	h := s.header(r, len(r.Value), record.Unpublished)
@@ -178,15 +178,15 @@ func (s *Shard) put(r *Request, found *place) (uint64, error) {
 	return token, nil
 }
 
-// mayUnlock returns true if a record in this segment may be written without the lock: the segments
-// that are held so are at most a thirty-second of all.
+// mayUnlock returns true if a record in this segment may be written without the lock. At most a
+// thirty-second of all segments are held in this way.
 func (s *Shard) mayUnlock(number int32) bool {
 	limit := max(s.limit/32, 1)
 	return s.segments[number].pending > 0 || s.pendingSegments < limit
 }
 
-// giveUp removes the item that a request without memory would have replaced: a reader must not see
-// the old value after a set.
+// giveUp handles a request for which there is no memory. It removes the item that the request would
+// have replaced, because no reader may receive the old value after a set.
 func (s *Shard) giveUp(r *Request) error {
 	var found place
 	s.present(r.Hash, r.Key, &found)
@@ -197,8 +197,8 @@ func (s *Shard) giveUp(r *Request) error {
 	return ErrNoSpace
 }
 
-// publish enters a complete record into the index: in place of the item's old one, or as a new
-// item.
+// publish adds a complete record to the index: it replaces the old record of the item, or adds a
+// new item.
 func (s *Shard) publish(r *Request, found *place, room room, h record.Header) {
 	published := h &^ record.Unpublished
 	slot := s.slotOf(r.Hash, room)
@@ -213,7 +213,8 @@ func (s *Shard) publish(r *Request, found *place, room room, h record.Header) {
 	} else {
 		room.record.SetHeader(published)
 		if found.free == nil {
-			// A page for the group may have to be evicted from elsewhere.
+			// Adding a group may need a page, and thus evict other segments. This segment must not be one
+			// of them.
 			s.hold(room.segment)
 			defer s.letGo(room.segment)
 		}

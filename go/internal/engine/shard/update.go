@@ -7,10 +7,10 @@ import (
 	"larder.example/larder/internal/engine/record"
 )
 
-// Item is what is known about an item beside its value.
+// Item is the metadata of an item.
 type Item struct {
 	Flags uint32
-	// Token is that of compare-and-swap, or zero.
+	// Token is the token for compare-and-swap, or zero.
 	Token uint64
 	// Deadline is the millisecond at which the item expires, or zero.
 	Deadline int64
@@ -44,26 +44,27 @@ func (i Item) SinceAccess(now int64) int64 {
 	return since
 }
 
-// accessAhead is by how many seconds an access may be later than the time it is compared with.
+// accessAhead is the number of seconds by which an access may be later than the time with which it
+// is compared.
 const accessAhead = 60
 
 // IsFetched returns true if the item was read before.
 func (i Item) IsFetched() bool { return i.header.Has(record.Fetched) }
 
-// Marks returns which of the marks Stale and Claimed the item has.
+// Marks returns the marks of the item, limited to Stale and Claimed.
 func (i Item) Marks() record.Header { return i.header & (record.Stale | record.Claimed) }
 
-// Action is what an update does.
+// Action is the action of an update.
 type Action uint8
 
 const (
-	// Keep changes nothing but marks.
+	// Keep changes only the marks.
 	Keep Action = iota
-	// Read marks the item read.
+	// Read marks the item as read.
 	Read
 	// Remove removes the item.
 	Remove
-	// Touch gives the item the deadline of the change, and marks it read.
+	// Touch sets the deadline of the item to the deadline of the change, and marks the item as read.
 	Touch
 	// Write stores value, flags, deadline and marks of the change, and no other marks.
 	Write
@@ -75,19 +76,19 @@ type Change struct {
 	Value    []byte
 	Flags    uint32
 	Deadline int64
-	// Marks are those of Stale and Claimed to set.
+	// Marks are the marks to set, limited to Stale and Claimed.
 	Marks record.Header
-	// Token is the token of what Write stores, if HasToken is true.
+	// Token is the token of the item that Write stores, if HasToken is true.
 	Token    uint64
 	HasToken bool
 }
 
-// Decide decides on an update by the present item and its value in place. It runs under the lock,
-// must not use the cache or keep the value, and may run several times.
+// Decide returns a change, given the current item and its value in place. It runs with the lock
+// held, must not use the cache or keep the value, and may run several times.
 type Decide func(item Item, value []byte, isFound bool) Change
 
-// Update changes an item by a decision. The caller holds the mutex, which Update may release for a
-// while; where the item has changed then, it asks for another decision.
+// Update applies the change that decide returns. The caller holds the mutex. Update may temporarily
+// release it; if the item has changed in that time, Update calls decide again.
 func (s *Shard) Update(key string, hash uint64, decide Decide) (uint64, error) {
 	for {
 		var found place
@@ -146,7 +147,8 @@ func (s *Shard) apply(
 	return item.Token, nil
 }
 
-// touch stores the deadline of an item. A record without a deadline is written anew.
+// touch stores the deadline of an item. If the record has no space for a deadline, it writes a new
+// record.
 func (s *Shard) touch(r *Request, found *place, item Item) error {
 	found.record.Mark(record.Fetched|r.marks, 0)
 	if found.header.Has(record.HasDeadline) {
@@ -157,7 +159,7 @@ func (s *Shard) touch(r *Request, found *place, item Item) error {
 	if r.Deadline == 0 {
 		return nil
 	}
-	// The copy is needed: making room may move the old record.
+	// Copy the value, because making room may move the old record.
 	r.Value = append([]byte(nil), s.valueOf(found)...)
 	r.Flags, r.Token, r.hasToken, r.isSameItem = item.Flags, item.Token, true, true
 	r.marks |= record.Fetched | item.Marks()
@@ -168,7 +170,7 @@ func (s *Shard) touch(r *Request, found *place, item Item) error {
 	return err
 }
 
-// Delete removes an item, if token is zero or its own.
+// Delete removes an item if token is zero or the token of the item.
 func (s *Shard) Delete(key string, hash uint64, token uint64) error {
 	var found place
 	s.present(hash, key, &found)
@@ -220,7 +222,7 @@ func (s *Shard) Add(key string, hash, delta uint64, subtract bool) (number, toke
 	return number, token, err
 }
 
-// parse reads a decimal number of at most 20 bytes, which may have spaces behind it.
+// parse reads a decimal number of at most 20 bytes, which spaces may follow.
 func parse(text []byte) (number uint64, err error) {
 	if len(text) > 20 {
 		return 0, ErrNotNumber
@@ -244,8 +246,8 @@ func parse(text []byte) (number uint64, err error) {
 	return number, nil
 }
 
-// Extend appends to a value, or puts bytes in front of it. With a token that is not zero, the item
-// must have it. The value becomes at most limit bytes long.
+// Extend adds bytes to the end or to the start of a value. If the token is not zero, the item must
+// have that token. The value becomes at most limit bytes long.
 func (s *Shard) Extend(
 	key string, hash uint64, more []byte, inFront bool, wanted uint64, limit int,
 ) (token uint64, err error) {
@@ -268,7 +270,7 @@ func (s *Shard) Extend(
 		}
 		joined := s.scratch[:0]
 		if len(value)+len(more) > unlockedBytes {
-			// A long value is stored without the lock: other writers may use the scratch memory.
+			// A long value is stored without the lock, so other writers may use the scratch memory.
 			joined = make([]byte, 0, len(value)+len(more))
 		}
 		joined = append(append(joined, parts[0]...), parts[1]...)

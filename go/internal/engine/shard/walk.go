@@ -7,15 +7,16 @@ import (
 	"larder.example/larder/internal/engine/record"
 )
 
-// Level returns the present size of the index, for AppendKeys.
+// Level returns the current level of the index, for AppendKeys.
 func (s *Shard) Level() uint64 { return s.level.Load() }
 
 // Groups returns the number of groups at a level.
 func Groups(level uint64) int { return int(groupsOf(level)) }
 
 // AppendKeys appends the keys with a prefix of all items that were in one group at an earlier
-// level, or would have been: splits move items only to groups that descend from their own. A walk
-// over all groups of that level therefore meets each item that stays exactly once.
+// level, or would have been. Splits move an item only to a group that descends from the item's
+// group. A walk over all groups of that level therefore returns each item that exists during the
+// complete walk exactly once.
 func (s *Shard) AppendKeys(keys []string, level uint64, number int, prefix string) []string {
 	then := groupsOf(level)
 	half := uint(1) << (bits.Len(then) - 1)
@@ -63,7 +64,7 @@ func (s *Shard) Sweep(number int) {
 			return true
 		}
 		if h.Has(record.Unpublished) || !s.isExpired(r, h) {
-			// The deadline of an unpublished record is noted when it is published.
+			// The segment records the deadline of an unpublished record when the record is published.
 			if !h.Has(record.Unpublished) {
 				s.noteDeadline(int32(number), r.Deadline(h))
 			}
@@ -76,7 +77,7 @@ func (s *Shard) Sweep(number int) {
 	})
 }
 
-// Clear removes all items. Its time depends on the number of segments only, unless the shard
+// Clear removes all items. Its duration depends only on the number of segments, unless the shard
 // reports removals. The caller holds the mutex.
 func (s *Shard) Clear() {
 	for pool := range pools {
@@ -113,7 +114,7 @@ func (s *Shard) clearSegment(number int32) {
 		s.retire(number, forgotten)
 		return
 	}
-	// Records that are still being written stay. They are published with the new generation.
+	// Keep the records that are still being written. They are published with the new generation.
 	s.walk(number, func(_ int, r record.Record, h record.Header) bool {
 		if !h.Has(record.Dead | record.Unpublished) {
 			s.kill(number, r, h)

@@ -1,6 +1,6 @@
-// Package steps names the points between the steps of readers and writers. Under the build tag
-// larder_steps, a test stops a goroutine at such a point and lets another one go on; otherwise the
-// points cost nothing.
+// Package steps names the points between the steps of readers and writers. With the build tag
+// larder_steps, a test can stop a goroutine at such a point and let another goroutine continue.
+// Without the tag the points cost nothing.
 package steps
 
 // Step is a point in a reader or a writer.
