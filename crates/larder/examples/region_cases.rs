@@ -209,7 +209,7 @@ fn evicted(mut scene: Scene) -> Outcome {
     scene.end()
 }
 
-/// Stores so many small items that the index grows and some groups have overflow groups.
+/// Stores enough small items that the index grows and some groups have overflow groups.
 fn grown(mut scene: Scene) -> Outcome {
     let at_first = scene.cache.report().groups;
     for at in 0..60_000 {

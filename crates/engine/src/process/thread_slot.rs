@@ -46,8 +46,8 @@ pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
 /// If a client requests a version up to this number, all versions given later are above it, so that
 /// no version is given twice. The number is the largest integer up to which a floating-point number
 /// represents every integer, because some clients keep tokens in such numbers. A thread slot never
-/// gives so many versions. (At a million stores a second, a thread needs 100 days from there to the
-/// next power of two in a region of 1024 thread slots, and 12 days in a region of 8192.)
+/// gives that many versions. (At a million stores a second, a thread needs 100 days from there to
+/// the next power of two in a region of 1024 thread slots, and 12 days in a region of 8192.)
 const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
 
 /// How far a thread slot's count of filled slots may differ from the shared count. The shared cache

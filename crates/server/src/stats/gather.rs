@@ -37,7 +37,8 @@ pub(crate) struct StatsResponse {
 pub(crate) enum GatherStep {
     /// The slice appended a part of the response.
     Some,
-    /// The slice appended a part of the response, which needs the disk, like [`ListStep::NeedsDisk`].
+    /// The slice appended a part of the response, which needs the disk, like
+    /// [`ListStep::NeedsDisk`].
     NeedsDisk,
     /// The response is complete except for its end.
     All,

@@ -1,5 +1,5 @@
-//! UDP: framing, dropped datagrams, long responses, and that nobody can use the server to flood
-//! others.
+//! UDP: framing, dropped datagrams, long responses, and that the server cannot be used to flood
+//! other hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread::{self, sleep};

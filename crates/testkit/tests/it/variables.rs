@@ -10,6 +10,7 @@ use std::process::Command;
 /// Variables of the system and of other programs, and those of Larder's own programs, which docs/
 /// describes.
 const DESCRIBED_ELSEWHERE: &[&str] = &[
+    "CACHE_SOCKET",
     "CARGO",
     "CARGO_CFG_TARGET_ARCH",
     "CARGO_HOME",

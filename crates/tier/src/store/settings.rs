@@ -42,9 +42,9 @@ pub struct Settings {
     /// The memory limit of the catalog, in bytes. It needs 10 to 12.5 bytes per item.
     pub catalog_bytes_max: u64,
     /// Returns the current second of the log's time, a Unix time that never goes back. During the
-    /// start this is the system clock. After the start the caller must add [`Started::time`].
+    /// start this is the system clock. After the start the caller must add [`StartReport::time`].
     ///
-    /// [`Started::time`]: super::Started::time
+    /// [`StartReport::time`]: super::StartReport::time
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Returns the current second of the system clock, as a Unix time.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,

@@ -47,8 +47,8 @@ impl Buffers {
 
     pub(super) fn bytes(&self, lent: &LentBuffer) -> &[u8] {
         // SAFETY: the buffer has `BUFFER_BYTES` bytes, initialised from the start. There is one
-        // `LentBuffer` for each time the kernel hands the buffer out, and the kernel does not write to
-        // the buffer until it is returned.
+        // `LentBuffer` for each time the kernel hands the buffer out, and the kernel does not write
+        // to the buffer until it is returned.
         unsafe { std::slice::from_raw_parts(self.at(lent.number).as_ptr(), lent.bytes) }
     }
 

@@ -2,11 +2,11 @@
 //! call in `process::overdue`, this is the only module of this crate with unsafe code.
 //!
 //! The [`Ring`] owns everything that the kernel works on, until the kernel reports completion.
-//! Receive buffers are lent out as [`LentBuffer`] and returned. Outputs are moved into [`Ring::send`] and
-//! returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its buffer and returned with
-//! [`Event::DirectDone`]. A [`DiskRead`] owns its memory and keeps its file open; it is moved into
-//! [`Ring::read`] and returned with [`Event::Read`]. Code that holds none of these cannot free
-//! memory that the kernel uses.
+//! Receive buffers are lent out as [`LentBuffer`] and returned. Outputs are moved into
+//! [`Ring::send`] and returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its
+//! buffer and returned with [`Event::DirectDone`]. A [`DiskRead`] owns its memory and keeps its
+//! file open; it is moved into [`Ring::read`] and returned with [`Event::Read`]. Code that holds
+//! none of these cannot free memory that the kernel uses.
 //!
 //! A submission queue entry refers to a descriptor by its number, until the kernel takes the entry
 //! and holds the file itself. So only [`Ring::hang_up`] closes a socket that has entries. It owns
