@@ -50,7 +50,7 @@ fn a_server_without_authentication_does_not_keep_the_password() {
     assert_eq!(fixture.larder("get", &["login"]).exit_code, 1);
 }
 
-/// Accepts these credentials by SASL PLAIN, and answers gets with misses.
+/// Accepts these credentials through SASL PLAIN, and responds to lookups with misses.
 fn serve_sasl(credentials: &'static [u8]) -> String {
     fn packet(stream: &mut TcpStream) -> Option<([u8; 24], Vec<u8>)> {
         let mut header = [0; 24];
