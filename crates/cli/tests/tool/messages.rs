@@ -25,7 +25,7 @@ const BAD_USAGE: &[(&[&str], &str)] = &[
     (&["doctor", "nofile"], "there is no file or directory nofile"),
     (&["import", "/nosuch"], "cannot read /nosuch: No such file"),
     (&["import", "/etc/hostname"], "not a dump of larder export"),
-    (&["ping", "-s", "::1"], "an IPv6 address stands in brackets: [::1]:PORT"),
+    (&["ping", "-s", "::1"], "an IPv6 address must be in brackets: [::1]:PORT"),
     (&["ping", "-s", "localhost:x"], "expected a number from 1 to 65535"),
     (&["ping", "-s", "no-such-host.invalid"], "the path of a Unix socket begins with / or ./"),
     (&["keys", "--server", "localhost"], "expected host:port"),
