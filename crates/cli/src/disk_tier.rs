@@ -33,8 +33,7 @@ pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
         0 => "no damage found".to_owned(),
         _ => format!(
             "{} in MANIFEST or in headers of the log; nothing is lost, and larderd corrects them \
-             when \
-             it starts. Check the disk",
+             when it starts. Check the disk",
             counted(flipped, "flipped bit"),
         ),
     };
@@ -116,11 +115,9 @@ fn show_damage(directory: &TierInspection, first: &TierError) -> Result<(), Tier
     let path = directory.path().display();
     eprintln!(
         "larder: a server that must read the log of a store does not start on it. Restore the \
-         directory \
-         from a backup, save the readable items with larder export {path} FILE --past-damage \
-         readable, or start larderd once with --tier-accept-loss, which drops items that may be \
-         out \
-         of date"
+         directory from a backup, save the readable items with larder export {path} FILE \
+         --past-damage readable, or start larderd once with --tier-accept-loss, which drops items \
+         that may be out of date"
     );
     Ok(())
 }

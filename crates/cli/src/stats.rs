@@ -194,8 +194,7 @@ fn cache_dump(words: &[&str]) -> Result<Command<'static>> {
         }
         _ => bail!(
             "stats cachedump needs two numbers, a size class and the maximum number of keys: \
-             larder \
-             stats cachedump 1 100 (larder stats items lists the classes)"
+             larder stats cachedump 1 100 (larder stats items lists the classes)"
         ),
     }
 }

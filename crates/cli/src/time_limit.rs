@@ -45,8 +45,7 @@ pub(crate) fn begin(secs: u32) {
         thread::sleep(Duration::from_secs(secs.into()));
         eprintln!(
             "larder: the command has not ended within {secs} s: the server is slow, or its \
-             response \
-             is endless; --timeout SECS allows more time"
+             response is endless; --timeout SECS allows more time"
         );
         if let Some(path) = &*unfinished() {
             // The file may have received its final name in the meantime.

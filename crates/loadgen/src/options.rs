@@ -191,9 +191,8 @@ impl LoadArguments {
         );
         ensure!(
             !self.no_load || self.stores_keys_unless_told(),
-            "--no-load has no effect: with --mode set, or with a trace and without --mode, no \
-             keys are \
-             stored before the measurement"
+            "--no-load has no effect: with --mode set, or with a trace and without --mode, no keys \
+             are stored before the measurement"
         );
         Ok(())
     }

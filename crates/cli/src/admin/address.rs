@@ -77,8 +77,7 @@ impl ListenerArguments {
         if let (Address::Unix(_), Some(option)) = (&address, tls.first_given()) {
             bail!(
                 "{option} has no effect: {address} is a Unix socket, where the admin listener has \
-                 no \
-                 TLS"
+                 no TLS"
             );
         }
         let tls = tls.open(&address)?;

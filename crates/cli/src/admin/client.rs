@@ -99,8 +99,7 @@ impl Client {
         serde_json::from_slice(&answer.body).with_context(|| {
             format!(
                 "{} is not an admin listener of larderd: its response is not JSON; name the \
-                 address \
-                 of --admin-listen",
+                 address of --admin-listen",
                 self.address
             )
         })
@@ -138,8 +137,7 @@ impl Client {
             Ok(answer) => answer.map_err(|error| self.unanswered(error)),
             Err(_) => bail!(
                 "no answer from {} within {} s: larderd is stopped or overloaded, or this is not \
-                 an \
-                 admin listener",
+                 an admin listener",
                 self.address,
                 ANSWER_TIME_MAX.as_secs()
             ),
@@ -189,8 +187,7 @@ impl Client {
         if of_http.is_some_and(hyper::Error::is_parse) {
             return anyhow!(
                 "{} does not answer in HTTP: expected the address of --admin-listen, not the \
-                 address \
-                 of the cache",
+                 address of the cache",
                 self.address
             );
         }

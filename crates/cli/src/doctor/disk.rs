@@ -86,9 +86,8 @@ fn has_a_small_index(facts: &Facts) -> Option<Finding> {
         let (needed, index_max) = (needed >> 20, index_max >> 20);
         let sentence = format!(
             "the disk has space for {most} items of {item_bytes} bytes, the current average, and \
-             their \
-             index would need {needed} MiB, but its limit is {index_max} MiB of -m. Raise -m to \
-             {raised} MiB, or lower --tier-size for a new directory"
+             their index would need {needed} MiB, but its limit is {index_max} MiB of -m. Raise -m \
+             to {raised} MiB, or lower --tier-size for a new directory"
         );
         Finding::new("disk-index-small", sentence)
     })
@@ -102,8 +101,7 @@ fn drops_items(facts: &Facts) -> Option<Finding> {
         let sentence = format!(
             "{dropped} of the items that memory evicted were lost ({share} %), because the disk \
              tier could not take them at that moment. Use a faster disk, raise --tier-dirty-bytes \
-             or \
-             -m, or write less with --tier-admit reused"
+             or -m, or write less with --tier-admit reused"
         );
         Finding::new("disk-drops", sentence)
     })

@@ -15,8 +15,7 @@ fn is_old(inspection: &Inspection) -> Option<Finding> {
         let items = counted(inspection.report().items, "item");
         let sentence = format!(
             "the file is older than the last boot of this system: the next larderd that uses it \
-             begins \
-             empty. Its {items} can be saved first: larder export FILE items.dump"
+             begins empty. Its {items} can be saved first: larder export FILE items.dump"
         );
         Finding::new("file-old", sentence)
     })
@@ -30,8 +29,8 @@ fn has_killed_processes(inspection: &Inspection) -> Option<Finding> {
     (killed > 0).then(|| {
         let killed = were(killed as u64, "process");
         let sentence = format!(
-            "{killed} killed while using the file, and their unfinished changes are not \
-             repaired: start larderd with the file, or run larder fsck"
+            "{killed} killed while using the file, and their unfinished changes are not repaired: \
+             start larderd with the file, or run larder fsck"
         );
         Finding::new("file-killed", sentence)
     })

@@ -16,9 +16,8 @@ fn loses_items(facts: &Facts) -> Option<Finding> {
         let items = counted(items, "item");
         let sentence = format!(
             "a restart loses the items of the cache ({items}): start larderd with -e FILE on a \
-             tmpfs \
-             or with --tier-path to keep them, or pass --ignore restart to larder doctor if that \
-             is intended"
+             tmpfs or with --tier-path to keep them, or pass --ignore restart to larder doctor if \
+             that is intended"
         );
         Finding::new("restart", sentence)
     })

@@ -117,9 +117,8 @@ const DESCRIPTION: &[&str] = &[
      the text, meta and binary protocols, over TCP, TLS, UDP and unix sockets.",
     "Options come from the TOML file of --config, from variables LARDER_* of the environment and \
      from the command line; later ones override earlier ones. The name of a variable is the long \
-     form in capitals \
-     with the prefix LARDER_: --memory-limit is LARDER_MEMORY_LIMIT. A key of the file is the long \
-     form with _ in place of -, or the word of -o.",
+     form in capitals with the prefix LARDER_: --memory-limit is LARDER_MEMORY_LIMIT. A key of the \
+     file is the long form with _ in place of -, or the word of -o.",
     "larderd accepts the other options of memcached without effect, or refuses them with a reason; \
      docs/options.md in the sources lists them.",
 ];
@@ -138,8 +137,7 @@ const TABLES: &[(&str, &[(&str, &str)])] = &[
             (
                 "SIGUSR2",
                 "Hand the sockets over to the binary that is now at larderd's path; with -e the \
-                 new \
-                 process keeps the items.",
+                 new process keeps the items.",
             ),
         ],
     ),

@@ -104,8 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         // replace the cache.
         (None, None) => bail!(
             "the source or the destination of the export is missing: name a server with --server \
-             ADDR \
-             and the dump, or the paths of a cache and of the dump; found only {}",
+             ADDR and the dump, or the paths of a cache and of the dump; found only {}",
             first.display()
         ),
     };

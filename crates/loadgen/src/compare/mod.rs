@@ -182,8 +182,7 @@ impl Processors {
             _ => {
                 eprintln!(
                     "larder: warning: there is only one processor, which server and load share: \
-                     latencies and rates are \
-                     unreliable; the cost of a request is still comparable"
+                     latencies and rates are unreliable; the cost of a request is still comparable"
                 );
                 Self { server: None, load: None }
             }

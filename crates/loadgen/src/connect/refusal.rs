@@ -62,8 +62,7 @@ fn of_certificate(reason: &CertificateError) -> String {
             "the server's certificate has expired: renew it".to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet: check the clocks of both \
-             machines"
+            "the server's certificate is not valid yet: check the clocks of both machines"
                 .to_owned()
         }
         CertificateError::BadEncoding => {

@@ -147,8 +147,8 @@ impl<'a> Report<'a> {
         }
         if lateness.unsent > 0 {
             notes.push(format!(
-                "{} requests were due and could not be sent before the end: they count only in \
-                 the latencies, with the time that they waited",
+                "{} requests were due and could not be sent before the end: they count only in the \
+                 latencies, with the time that they waited",
                 lateness.unsent
             ));
         }
