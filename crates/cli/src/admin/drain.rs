@@ -31,9 +31,8 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-/ready fails immediately. For --drain-grace seconds (5) the server serves all requests as before, \
-then
-it closes each connection between two requests. Without busy connections that takes a second,
+/ready fails immediately. For --drain-grace seconds (5) the server serves all requests as before.
+Then it closes each connection between two requests. Without busy connections that takes a second,
 otherwise at most 6. The server continues to run until it is stopped.
 
 Examples:
