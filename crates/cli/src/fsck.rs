@@ -35,8 +35,8 @@ Examples:
   larder fsck /dev/shm/larder --read-only
   larder fsck /var/lib/larder/store
 
-Exit code: 0 no damage found; 1 the cache is damaged; 2 bad usage, or the file or directory cannot be
-used: it is missing, in use, or does not contain a cache.";
+Exit code: 0 no damage found; 1 the cache is damaged; 2 bad usage, or the file or directory cannot
+be used: it is missing, in use, or does not contain a cache.";
 
 /// Runs `larder fsck`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {

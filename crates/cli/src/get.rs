@@ -31,10 +31,9 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-With one key, prints its value byte for byte; on a terminal, adds a newline if the value does not \
-end
-with one. With several keys, --flags or --cas, prints a line for each item: the key, the requested
-fields, and the value, separated by tabs. A key without an item is reported on stderr.
+With one key, prints its value byte for byte; on a terminal, adds a newline if the value does not
+end with one. With several keys, --flags or --cas, prints a line for each item: the key, the
+requested fields, and the value, separated by tabs. A key without an item is reported on stderr.
 
 Examples:
   larder get page:front > front.html

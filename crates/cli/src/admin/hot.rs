@@ -28,9 +28,8 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-The first list is ordered by requests, the second by bytes of values. The server samples \
-requests, so
-rates are estimates: the second column is the most by which the first may exceed the true rate.
+The first list is ordered by requests, the second by bytes of values. The server samples requests,
+so rates are estimates: the second column is the most by which the first may exceed the true rate.
 Reads by processes that map the memory are counted only in part. Bytes of a key outside 0x21 to 0x7e
 are escaped, for example as \\x20.
 
