@@ -113,8 +113,8 @@ pub(crate) fn summary(salvaged: &TierSalvaged) -> String {
     );
     if *doubtful > 0 {
         text += &format!(
-            "larder: {doubtful} of them lie before a damaged place, where a newer value, a delete \
-             or a flush may be lost\n"
+            "larder: {doubtful} of them precede a damaged place, where a newer value, a delete or \
+             a flush may be lost\n"
         );
     }
     if *withheld > 0 {
