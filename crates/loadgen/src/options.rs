@@ -157,7 +157,10 @@ impl LoadArguments {
 
     fn check_login(&self) -> Result<()> {
         self.login.check()?;
-        ensure!(!self.udp || !self.login.is_on(), "--udp has no login: it excludes --user");
+        ensure!(
+            !self.udp || !self.login.is_on(),
+            "--udp does not support a login: it excludes --user"
+        );
         Ok(())
     }
 
@@ -179,7 +182,10 @@ impl LoadArguments {
                 "--multiget needs --dialect text: other dialects request each key separately \
                  (--pipeline)"
             );
-            ensure!(self.mode != Some(Mode::Set), "--multiget needs gets, and --mode set has none");
+            ensure!(
+                self.mode != Some(Mode::Set),
+                "--multiget needs gets, which --mode set does not send"
+            );
             ensure!(
                 self.trace.is_none() || self.mode.is_some(),
                 "--multiget needs a --mode: a trace requests one key at a time"
@@ -187,7 +193,7 @@ impl LoadArguments {
         }
         ensure!(
             !self.fill || self.mode != Some(Mode::Set),
-            "--fill needs gets, and --mode set has none"
+            "--fill needs gets, which --mode set does not send"
         );
         ensure!(
             !self.no_load || self.stores_keys_unless_told(),
@@ -210,9 +216,12 @@ impl LoadArguments {
         }
         if self.udp {
             let only_gets = self.gets() >= 1.0 && !self.fills() && !self.plays_trace();
-            ensure!(only_gets, "--udp has only gets: it needs --mode get without --fill");
-            ensure!(self.pipeline == 1, "--udp has one request at a time: it excludes --pipeline");
-            ensure!(!self.tls.is_on(), "--udp has no TLS: it excludes --tls");
+            ensure!(only_gets, "--udp supports only gets: use --mode get without --fill");
+            ensure!(
+                self.pipeline == 1,
+                "--udp sends one request at a time: it excludes --pipeline"
+            );
+            ensure!(!self.tls.is_on(), "--udp does not support TLS: it excludes --tls");
             ensure!(!self.is_unix(), "--udp needs a host and a port, not a Unix socket");
         }
         let each_second = f64::from(self.threads.min(self.connections));
@@ -328,14 +337,14 @@ mod tests {
             (&["--insecure", "--tls", "--tls-name=n"], "it excludes --tls-ca and --tls-name"),
             (&["--insecure", "--tls", "--tls-key=k"], "belong together"),
             (&["--tls"], "--tls needs --tls-ca FILE"),
-            (&["--udp", "--mode=set"], "--udp has only gets"),
-            (&["--udp", "--mode=mix"], "--udp has only gets"),
-            (&["--udp", "--fill"], "--udp has only gets"),
-            (&["--udp", "--trace=t"], "--udp has only gets"),
-            (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
-            (&["--udp", "--tls", "--insecure"], "--udp has no TLS"),
+            (&["--udp", "--mode=set"], "--udp supports only gets"),
+            (&["--udp", "--mode=mix"], "--udp supports only gets"),
+            (&["--udp", "--fill"], "--udp supports only gets"),
+            (&["--udp", "--trace=t"], "--udp supports only gets"),
+            (&["--udp", "--pipeline=2"], "--udp sends one request at a time"),
+            (&["--udp", "--tls", "--insecure"], "--udp does not support TLS"),
             (&["--udp", "--server=./socket"], "not a Unix socket"),
-            (&["--udp", "--user=u"], "--udp has no login"),
+            (&["--udp", "--user=u"], "--udp does not support a login"),
             (&["--user=a b"], "expected a name without spaces"),
             (&["--password-file=f"], "--password-file needs --user"),
             (&["--rate=0.5", "--seconds=1"], "less than one request for each of the --threads"),

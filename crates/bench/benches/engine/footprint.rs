@@ -37,7 +37,7 @@ pub(crate) fn print_footprints(items: u64) {
 
 /// Returns the resident memory / items of a cache, measured in a separate process.
 pub(crate) fn bytes_per_item(name: &str, items: u64, value_bytes: usize, load: Load) -> f64 {
-    let program = std::env::current_exe().expect("a process knows its program");
+    let program = std::env::current_exe().expect("the system reports the path of the program");
     let times = if let Load::Overflowing(times) = load { times } else { 0 };
     let numbers = [items, value_bytes as u64, times].map(|number| number.to_string());
     let output = Command::new(program).args([FLAG, name]).args(numbers).output();

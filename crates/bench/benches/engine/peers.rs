@@ -124,7 +124,7 @@ fn open(path: &Path) -> Cache {
 }
 
 fn start(path: &Path) -> Child {
-    let program = std::env::current_exe().expect("a process knows its program");
+    let program = std::env::current_exe().expect("the system reports the path of the program");
     let mut peer = Command::new(program);
     peer.arg(FLAG).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
     peer.spawn().expect("a process can be started")

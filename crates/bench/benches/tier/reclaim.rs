@@ -37,7 +37,7 @@ pub(crate) fn run(scale: &Scale) -> Result<()> {
     fill(scale, &daemon)?;
     let quiet = measure(scale, &daemon, false)?;
     let busy = measure(scale, &daemon, true)?;
-    ensure!(busy.reclaimed > 0, "nothing was reclaimed beside the sets: raise LARDER_SECS");
+    ensure!(busy.reclaimed > 0, "reclaim did not run during the sets: raise LARDER_SECS");
 
     let statistics = daemon.tier_statistics()?;
     let in_memory = statistics.of("curr_items")? as f64 / statistics.of("tier_items")? as f64;

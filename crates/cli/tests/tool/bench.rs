@@ -374,9 +374,9 @@ fn contradictory_options_are_refused() {
         (&["--tls", "--tls-ca=x", "-s", "./x"], "needs --tls-name"),
         (&["--rate=0.1", "--seconds=1"], "less than one request"),
         (&["--html=/nowhere/report.html"], "cannot write /nowhere/report.html"),
-        (&["--udp", "--mode=mix"], "--udp has only gets"),
-        (&["--udp", "--fill"], "--udp has only gets"),
-        (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
+        (&["--udp", "--mode=mix"], "--udp supports only gets"),
+        (&["--udp", "--fill"], "--udp supports only gets"),
+        (&["--udp", "--pipeline=2"], "--udp sends one request at a time"),
         (&["--udp", "-s", "./x"], "--udp needs a host and a port"),
     ] {
         larder(b"", &[&["bench"], options].concat()).failed(2, said);

@@ -114,7 +114,7 @@ fn invalid_logins_are_refused() {
         (&["--user=a", "--password-file=/nowhere/x"], "cannot read the password in /nowhere/x"),
         (&["--user=a", "--password-file", &empty], "expected one line with the password"),
         (&["--user=a", "--password-file", &two], "expected one line with the password"),
-        (&["--user=a", "--password-file", &two, "--udp"], "--udp has no login"),
+        (&["--user=a", "--password-file", &two, "--udp"], "--udp does not support a login"),
         (&["--tls-cert=x"], "--tls-cert needs --tls"),
         (&["--tls", "--insecure", "--tls-cert=x"], "--tls-cert and --tls-key belong together"),
         (&["--tls", "--insecure", "--tls-key=x"], "--tls-cert and --tls-key belong together"),
