@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Measures the figures of README.md and saves them in docs/figures.json.
 
-`figures.py [RUN…]` makes the runs with these names, `servers` without any; --list prints them all.
-A run that is saved keeps its own date, versions and command, so that README.md says of each figure
-how it was made. Then `make bench NAME=readme`, which calls this program, has the tables of
-README.md written from the file. A test of larder-testkit fails if they differ from it.
+`figures.py [RUN…]` makes the runs with these names, or `servers` by default; --list prints all
+names. Each run is saved with its date, versions and command, so that README.md can state how each
+figure was measured. Then `make bench NAME=readme`, which calls this program, writes the tables of
+README.md from the file. A test of larder-testkit fails if the tables differ from the file.
 
-LARDER, LARDERD and MEMCACHED name the programs; LARDER_ROUNDS and LARDER_SECS make a run of `servers`
-shorter or longer (5 rounds of 2 seconds). On a busy machine the ratios of `servers` are wrong: what was
-disturbed is measured again, and at last the run fails; with LARDER_NOISY=1 it is saved, and README.md
-says that the machine was busy.
+LARDER, LARDERD and MEMCACHED name the programs. LARDER_ROUNDS and LARDER_SECS make a run of
+`servers` shorter or longer (5 rounds of 2 seconds). On a busy machine the ratios of `servers` are
+wrong: disturbed measurements are repeated, and if that does not help, the run fails. With
+LARDER_NOISY=1 it is saved anyway, and README.md states that the machine was busy.
 """
 
 import datetime
@@ -24,7 +24,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs/figures.json"
-# The share of the time for which the load generator may wait for its processor.
+# The largest share of the time that the load generator may wait for its processor.
 STARVED_MAX = 0.1
 TRIES = 3
 TRANSPORTS = {"unix": "-s @SOCK", "tcp": "-l 127.0.0.1 -p @PORT"}
@@ -38,7 +38,7 @@ WORKLOADS = {
     "get:100:16": "get, 100 bytes, 16 pipelined",
     "set:100:16": "set, 100 bytes, 16 pipelined",
 }
-# Memory for less than half of the items, whose keys Zipf's law draws.
+# Memory for less than half of the items, with keys drawn by Zipf's law.
 ASIDE = ["--keys", "500000", "--skew", "0.9", "--workloads", "aside:100:1"]
 ASIDE_MIB = 24
 
@@ -48,7 +48,7 @@ def fail(text):
 
 
 def run(*command, **environment):
-    """Runs a command in the root and returns its output, which it also shows."""
+    """Runs a command in the root, prints its output and returns it."""
     print("+", *command, file=sys.stderr)
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False,
                            env={**os.environ, **environment})
@@ -59,7 +59,7 @@ def run(*command, **environment):
 
 
 def program(variable):
-    """Returns the program that a variable names."""
+    """Returns the program that an environment variable names."""
     path = os.environ.get(variable)
     if not path or not os.access(path, os.X_OK):
         fail(f"{variable} names no program ({path}): run `make bench NAME=readme`, which sets it")
@@ -97,7 +97,7 @@ def starved(found):
 
 
 def compare_undisturbed(transport, memory, *options):
-    """Compares, and again if other work took the processor of the load for a moment."""
+    """Compares, and repeats that if other work used the processor of the load for a moment."""
     for _ in range(TRIES):
         found = compare(transport, memory, *options)
         if starved(found) <= STARVED_MAX:
@@ -108,7 +108,7 @@ def compare_undisturbed(transport, memory, *options):
 
 
 def servers():
-    """larderd beside memcached: the processor time of a request."""
+    """larderd compared with memcached: the processor time of a request."""
     rows, versions, hits, is_noisy = {}, None, {}, False
     for transport in TRANSPORTS:
         for memory, options in ((1024, ["--workloads", ",".join(WORKLOADS)]), (ASIDE_MIB, ASIDE)):
@@ -165,8 +165,8 @@ def traces():
 
 
 def engine():
-    """The library beside other caches in Rust, one thread."""
-    # As many rounds as `make bench NAME=engine` says, or those of LARDER_ROUNDS.
+    """The library compared with other caches in Rust, one thread."""
+    # As many rounds as in `make bench NAME=engine`, or LARDER_ROUNDS.
     shown = run("cargo", "bench", "-p", "larder-bench", "--features", "others", "--bench", "engine",
                 "--", "memory", "eviction", "footprint")
     versions = find(r"^larder [\d.]+, (.*)$", shown)
@@ -187,7 +187,7 @@ def engine():
 
 
 def local():
-    """A hit read in larderd's memory, beside one through its socket."""
+    """A hit read in larderd's memory, compared with a hit through its socket."""
     shown = run("make", "--no-print-directory", "bench", "NAME=local")
     ratio = find(r"^in the memory, uniform .* (\d+) times cheaper", shown)
     return {"rows": [row("larderd's unix socket", "time of a hit that another process reads in "
@@ -195,7 +195,7 @@ def local():
 
 
 def go():
-    """The Go package beside BigCache and fastcache."""
+    """The Go package compared with BigCache and fastcache."""
     flags = "-cpu -caches larder,BigCache,fastcache -loads"
     shown = run("make", "--no-print-directory", "bench", "NAME=go", f"FLAGS={flags} '100 B, zipf'")
     names = find(r"^\| 100 B, zipf \|(.*)\|$", shown).split("|")
@@ -213,10 +213,10 @@ def go():
 
 
 def php():
-    """The module for PHP beside APCu."""
+    """The module for PHP compared with APCu."""
     shown = run("make", "--no-print-directory", "bench", "NAME=php", "FLAGS=--only apcu,larder_apcu")
     version = find(r"\b(?<!_)apcu ([\d.]+)", shown)
-    # The second table has the first pass of the same rows.
+    # The second table contains the first pass of the same rows.
     steady = shown.partition("in the first pass")[0]
 
     def ratio(name, text):
@@ -260,7 +260,7 @@ def main():
         command = "make bench NAME=readme" + ("" if name == "servers" else f" RUNS={name}")
         saved[name] = {"command": command, "date": datetime.date.today().isoformat(),
                        "commit": commit(), "machine": machine(), **figures}
-        # Each run is saved when it ends: a later one may fail.
+        # Saves each run when it ends, because a later one may fail.
         saved = {of: saved[of] for of in RUNS if of in saved}
         FILE.write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n")
 

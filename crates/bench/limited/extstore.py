@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A cache on disk beside memcached's extstore: equal options, and equal memory with the page cache.
+"""Compares larderd's cache on disk with memcached's extstore, with equal options and memory.
 
-A run fills the server: gets by Zipf's law, each miss set. The next run asks for other keys of the
-same distribution and is measured, in a closed loop or at LARDER_RATE gets a second. Prints the
-medians of LARDER_ROUNDS (3) rounds.
+The memory includes the page cache. The first run fills the server with lookups by Zipf's law, each
+followed by a set if it misses. The second run requests other keys of the same distribution and is
+measured, in a closed loop or at LARDER_RATE lookups per second. Prints the medians of LARDER_ROUNDS
+(3) rounds.
 
-LARDERD, LARDER and MEMCACHED name the programs, LARDER_TIER_DIR the disk:
+LARDERD, LARDER and MEMCACHED name the programs, and LARDER_TIER_DIR a directory on the disk.
 `make bench NAME=tier-extstore` sets them.
 """
 
@@ -20,10 +21,10 @@ from server import Server, memory
 ROUNDS = int(os.environ.get("LARDER_ROUNDS", "3"))
 SECS = int(os.environ.get("LARDER_SECS", "8"))
 RATE = os.environ.get("LARDER_RATE")
-# Values that take 4.7 times the memory for items.
+# The values are 4.7 times larger than the memory for items.
 WORKLOADS = [(1000, 300_000), (10_000, 30_000)]
 MEMORY_MIB = 64
-# What each server may take, with the pages of its file.
+# The memory limit of each server, including the pages of its file.
 LIMIT_MIB = 128
 
 
@@ -41,7 +42,7 @@ def measure(binary, folder, keys, value_bytes):
 
 
 def version(binary):
-    """Returns what a server prints with -V; larderd's own version is in the last line."""
+    """Returns the last line of a server's -V, which for larderd is its own version."""
     return subprocess.run([binary, "-V"], stdout=subprocess.PIPE, text=True,
                           check=True).stdout.strip().splitlines()[-1]
 

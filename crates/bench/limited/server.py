@@ -1,4 +1,4 @@
-"""A server in cgroups of its own, and loads on it. Cgroups of version 1 or 2; needs root."""
+"""Runs a server in separate cgroups, and loads on it. Cgroups of version 1 or 2; needs root."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def root_of(controller):
-    """Returns the folder of this process's cgroup of a controller, and whether it is version 2."""
+    """Returns the folder of this process's cgroup for a controller, and True for version 2."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         if controller in names.split(","):
@@ -19,13 +19,13 @@ def root_of(controller):
 
 
 def memory(mebibytes):
-    """Limits the memory of a server, with the pages of files that the kernel keeps for it."""
+    """Limits the memory of a server, including its pages in the page cache."""
     _, is_v2 = root_of("memory")
     return "memory", {"memory.max" if is_v2 else "memory.limit_in_bytes": str(mebibytes << 20)}
 
 
 def disk(of, reads_per_second=None, bytes_written_per_second=None):
-    """Limits the disk on which a folder is."""
+    """Limits the rates of the disk that contains a folder."""
     device = os.stat(of).st_dev
     device = f"{os.major(device)}:{os.minor(device)}"
     _, is_v2 = root_of("blkio")
@@ -39,7 +39,7 @@ def disk(of, reads_per_second=None, bytes_written_per_second=None):
 
 
 class Server:
-    """A server on a port of its own. `limits` are of the functions above."""
+    """A server on a free port. `limits` are results of the functions above."""
 
     def __init__(self, command, *limits):
         self.groups = []
@@ -62,7 +62,7 @@ class Server:
         until = time.monotonic() + 20
         while True:
             try:
-                # A store that is being recovered answers with an error.
+                # A store responds with an error during recovery.
                 with socket.create_connection(("127.0.0.1", self.port)) as connection:
                     connection.sendall(b"get none\r\n")
                     if connection.recv(100) == b"END\r\n":
@@ -85,7 +85,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def load(self, *arguments):
-        """Runs `larder bench`. Returns what it counted, and the server's processor time."""
+        """Runs `larder bench`. Returns its counts, and the server's processor time."""
         before = self.cpu_secs()
         ended = subprocess.run(
             [os.environ["LARDER"], "bench", "--server", f"127.0.0.1:{self.port}", "--json",
@@ -98,7 +98,7 @@ class Server:
         return shown
 
     def memory_mib(self):
-        """The most memory that it took, with the pages of files."""
+        """Returns the largest memory of the server, including the pages of files."""
         for group in self.groups:
             for name in ("memory.max_usage_in_bytes", "memory.peak"):
                 if (group / name).exists():

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A store on a disk that the kernel slows down.
+"""Measures a store on a disk that the kernel slows down.
 
-A disk with 3,000 reads a second: sets over keys that memory lacks, each of which needs a read. A
-disk that takes 40 MB a second: sets offered at seven tenths of that, and at more than it takes. The
-log has been filled before, so that no extent is filled with zeros any more, and a sixth of it lives.
+With a limit of 3,000 reads per second: sets of keys that are not in memory, each of which needs a
+read. With a limit of 40 MB written per second: sets at seven tenths of that rate, and at a higher
+rate than the disk allows. The log is filled before the measurement, so that no extent must be
+filled with zeros, and a sixth of the log is live.
 
-LARDERD and LARDER name the release builds, LARDER_TIER_DIR the disk. `make bench NAME=tier-slow`.
+LARDERD and LARDER name the release builds, and LARDER_TIER_DIR a directory on the disk.
+`make bench NAME=tier-slow` sets them.
 """
 
 import os
@@ -18,7 +20,7 @@ SECS = int(os.environ.get("LARDER_SECS", "10"))
 READS = 3000
 BYTES = 40_000_000
 VALUE_BYTES = 1024
-# With a key of 20 bytes and the header of a record.
+# Includes a key of 20 bytes and the header of a record.
 SET_BYTES = 1080
 
 
@@ -40,7 +42,7 @@ def cold_sets(folder):
     keys = 500_000
     sets = ["--mode", "set", "--value-bytes", VALUE_BYTES, "--keys", keys]
     with Server(store(folder, 64)) as server:
-        # Every key once at least, without a limit.
+        # Stores every key at least once, without a limit.
         server.load("--mode", "get", "--value-bytes", VALUE_BYTES, "--keys", keys, "--seconds", 1)
     with Server(store(folder, 64), disk(folder, reads_per_second=READS)) as server:
         shown = server.load(*sets, "--seconds", SECS)

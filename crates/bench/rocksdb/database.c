@@ -14,7 +14,7 @@ static rocksdb_readoptions_t *reading;
 static rocksdb_writeoptions_t *writing;
 static atomic_uint_fast64_t secs_ahead;
 
-// An error of RocksDB leaves nothing to measure.
+// After an error of RocksDB, a measurement is not possible.
 static void check(const char *what, const char *error) {
     if (error != NULL) {
         fprintf(stderr, "rocksdb-server: %s: %s\n", what, error);
@@ -60,7 +60,7 @@ static const char *filter_name(void *state) {
     return "expiry";
 }
 
-// The settings that PetraCache has without a configuration file, but for the block cache.
+// The settings that PetraCache has without a configuration file, except for the block cache.
 void database_open(const struct settings *settings) {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
     rocksdb_block_based_options_set_block_size(table, 16 << 10);
@@ -177,7 +177,7 @@ void database_settle(void) {
 }
 
 uint64_t database_count(const char *name) {
-    // The C interface has the counters in one text: "rocksdb.NAME COUNT : 12".
+    // The C interface returns all counters in one text: "rocksdb.NAME COUNT : 12".
     char wanted[64], *text = rocksdb_options_statistics_get_string(options);
     uint64_t count = 0;
     if (text == NULL)

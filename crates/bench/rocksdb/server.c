@@ -1,14 +1,14 @@
-// A server on RocksDB that speaks a part of memcached's text protocol, for comparisons.
+// A server for comparisons that uses RocksDB and speaks a part of memcached's text protocol.
 //
 //     rocksdb-server (-p PORT | -s SOCKET) -d DIRECTORY [-t THREADS] [-m MIB] [-D] [-S]
 //
-// It stands in for PetraCache, which no package registry has: the same settings of RocksDB, the
-// same format of values, and no write-ahead log. It is not PetraCache: where that copies values, or
-// writes to the socket once for each command, this server does not.
+// It replaces PetraCache, which is not in any package registry: it has the same settings of
+// RocksDB, the same format of values, and no write-ahead log. It is not PetraCache, which copies
+// values and writes to the socket once for each command; this server does not.
 //
-// -m is RocksDB's block cache. The page cache holds blocks beside it, unless -D reads around it.
+// -m is the size of RocksDB's block cache. The page cache also holds blocks, unless -D bypasses it.
 // -S counts the bytes that RocksDB writes, for `stats`. Commands: get with up to 100 keys, set,
-// delete, version, stats, quit; and for measurements `advance SECS`, which moves the clock of
+// delete, version, stats, quit; and for measurements `advance SECS`, which advances the clock for
 // expiry, and `settle`, which waits for memtables and compaction.
 #include "database.h"
 
@@ -28,9 +28,10 @@ enum {
     LINE_BYTES_MAX = 64 << 10,
     KEY_BYTES_MAX = 250,
     KEYS_MAX = 100,
-    // A connection holds one command and its value, and more that arrived with it.
+    // The buffer contains one command and its value, and further bytes that arrived with it.
     INPUT_BYTES_MAX = VALUE_BYTES_MAX + LINE_BYTES_MAX,
-    // Beyond it a connection executes nothing until the client has read.
+    // If more output than this is pending, a connection does not execute commands until the client
+    // has read.
     OUTPUT_BYTES_MAX = 1 << 20,
     READ_BYTES = 64 << 10,
     EVENTS = 256,
@@ -44,7 +45,7 @@ struct buffer {
 struct connection {
     int socket;
     struct buffer in, out;
-    // Bytes of a refused value that are still to come.
+    // Bytes of a refused value that have not arrived yet.
     size_t skipped;
     bool has_quit, waits_to_write;
 };
@@ -53,7 +54,7 @@ struct worker {
     int epoll, listener;
 };
 
-// What the commands of a connection that were read come to.
+// The outcome of executing the received commands of a connection.
 enum progress { NEEDS_INPUT, NEEDS_READER, FAILED };
 
 static void fail(const char *what) {
@@ -61,7 +62,7 @@ static void fail(const char *what) {
     exit(1);
 }
 
-// Makes room for more bytes behind the end.
+// Makes space for more bytes after the end.
 static char *reserve(struct buffer *buffer, size_t more) {
     if (buffer->start == buffer->end)
         buffer->start = buffer->end = 0;
@@ -145,7 +146,7 @@ static void get(struct connection *connection, char **keys, size_t count) {
     answer(connection, "END\r\n");
 }
 
-// Reads a number that is a whole word.
+// Parses a word that consists of a number.
 static bool number(const char *word, long long min, long long max, long long *found) {
     char *end;
     errno = 0;
@@ -153,8 +154,8 @@ static bool number(const char *word, long long min, long long max, long long *fo
     return errno == 0 && end != word && *end == '\0' && *found >= min && *found <= max;
 }
 
-// Executes `set KEY FLAGS EXPTIME BYTES [noreply]`, whose value begins `line_bytes` behind the
-// start of the input. Returns false if the value has not arrived.
+// Executes `set KEY FLAGS EXPTIME BYTES [noreply]`, whose value begins `line_bytes` after the start
+// of the input. Returns false if the value has not arrived.
 static bool set(struct connection *connection, char **words, size_t count, size_t line_bytes) {
     long long flags, exptime, bytes;
     if (count < 5 || count > 6 || !number(words[4], 0, INT32_MAX, &bytes)) {
@@ -202,7 +203,7 @@ static void stats(struct connection *connection) {
     answer(connection, "END\r\n");
 }
 
-// Executes a command of one line. `words` are of a line that the caller has copied.
+// Executes a command of one line. `words` point into a copy of the line that the caller owns.
 static void execute(struct connection *connection, char **words, size_t count) {
     const char *name = words[0];
     long long secs;
@@ -230,7 +231,7 @@ static void execute(struct connection *connection, char **words, size_t count) {
     }
 }
 
-// Skips what is left of a refused value.
+// Skips the rest of a refused value.
 static void skip(struct connection *connection) {
     size_t arrived = connection->in.end - connection->in.start;
     size_t skipped = arrived < connection->skipped ? arrived : connection->skipped;
@@ -238,7 +239,7 @@ static void skip(struct connection *connection) {
     connection->skipped -= skipped;
 }
 
-// Executes the commands that have arrived, until the answers fill the output.
+// Executes the commands that have arrived, until the responses fill the output.
 static enum progress execute_all(struct connection *connection) {
     char line[LINE_BYTES_MAX], *words[KEYS_MAX + 1];
     struct buffer *in = &connection->in;
@@ -271,7 +272,7 @@ static enum progress execute_all(struct connection *connection) {
     return NEEDS_INPUT;
 }
 
-// Writes what the client takes. Returns false if the connection has failed.
+// Writes as much output as the client accepts. Returns false if the connection has failed.
 static bool flush(struct connection *connection) {
     struct buffer *out = &connection->out;
     while (out->start < out->end) {
@@ -284,7 +285,8 @@ static bool flush(struct connection *connection) {
     return true;
 }
 
-// Executes and answers until the client has to send or to read. Returns false at its end.
+// Executes commands and writes responses until the client must send or read. Returns false at the
+// end of the connection.
 static bool serve(struct connection *connection) {
     for (;;) {
         enum progress progress = execute_all(connection);
@@ -397,7 +399,7 @@ int main(int count, char **words) {
     struct settings settings = {.cache_bytes = (size_t)1 << 30};
     const char *path = NULL;
     int threads = 1, port = 0, option;
-    // -l, -u and -U are those of memcached, which tests pass to every server.
+    // -l, -u and -U are memcached's options, which tests pass to every server.
     while ((option = getopt(count, words, "p:s:d:t:m:DSl:u:U:")) != -1) {
         switch (option) {
         case 'p': port = atoi(optarg); break;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-/// Returns the program that an environment variable names (`LARDERD`, `LARDER`). The verbs of the
+/// Returns the program that an environment variable names (`LARDERD`, `LARDER`). The targets of the
 /// Makefile set it to the release build.
 ///
 /// # Errors
-/// The variable is not set or names no file. The error names a remedy.
+/// The variable is not set, or does not name a file. The error names a remedy.
 pub fn binary(variable: &str) -> Result<PathBuf, String> {
     let advice = "`make` sets it; otherwise name a release build";
     let Some(path) = std::env::var_os(variable).map(PathBuf::from) else {

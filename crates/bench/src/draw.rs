@@ -10,7 +10,7 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Pseudo-random numbers of a seed.
+/// A generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub struct Draws {
     seed: u64,
@@ -18,7 +18,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Returns the numbers of a seed. Neighbouring seeds share no numbers.
+    /// Creates the generator for a seed. Adjacent seeds have no numbers in common.
     pub fn new(seed: u64) -> Self {
         Self { seed: mix(seed), drawn: 0 }
     }

@@ -1,10 +1,10 @@
 //! The versions of the measured crates.
 
-/// Returns the name and the version of a package of this workspace, or of one that it depends on,
-/// as Cargo.lock has them: `moka 0.12.16`. Tables begin with them.
+/// Returns the name and the version of a package in Cargo.lock, for example `moka 0.12.16`. Tables
+/// begin with this text.
 ///
 /// # Panics
-/// Cargo.lock has no such package.
+/// Cargo.lock does not contain the package.
 pub fn package(name: &str) -> String {
     let version = version(name).unwrap_or_else(|| panic!("Cargo.lock has no package {name}"));
     format!("{name} {version}")

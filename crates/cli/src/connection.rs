@@ -1,5 +1,5 @@
-//! A blocking connection to a server. Replies are read whole, or line by line with the values in
-//! pieces.
+//! A blocking connection to a server. Callers read complete replies, or single lines and the values
+//! in pieces.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use larder_loadgen::connect::dialer::Dialer;
 use larder_loadgen::connect::stream::Stream;
 use larder_protocol::text::client::{ParsedReply, Reply, read_reply};
 
-/// A connection to a server, with the bytes that are received and not parsed.
+/// A connection to a server, and the received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(crate) struct Connection {
     dialer: Dialer,
@@ -27,9 +27,9 @@ pub(crate) struct Connection {
 /// The reason why a conversation cannot continue.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The connection has ended, or the server is silent.
+    /// The connection ended, or the server does not answer.
     Lost(String),
-    /// The server's bytes are not of memcached's protocol, or the caller cannot use them.
+    /// The server's bytes are not memcached's protocol, or the caller cannot use them.
     Other(anyhow::Error),
 }
 
@@ -54,7 +54,7 @@ impl Connection {
     /// Connects, trying each of the host's addresses in turn, and logs in.
     ///
     /// # Errors
-    /// No address accepts the connection, TLS cannot be agreed on, or the login is refused. The
+    /// No address accepts the connection, the TLS handshake fails, or the login is refused. The
     /// message names a remedy.
     pub(crate) fn open(dialer: &Dialer) -> Result<Self> {
         Ok(Self {
@@ -67,10 +67,10 @@ impl Connection {
         })
     }
 
-    /// Opens a new connection to the same server in place of this one.
+    /// Replaces this connection with a new one to the same server.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// Same as [`Self::open`].
     pub(crate) fn reopen(&mut self) -> Result<()> {
         *self = Self::open(&self.dialer)?;
         Ok(())
@@ -94,8 +94,8 @@ impl Connection {
         let sent = self.stream.write_all(requests).and_then(|()| self.stream.flush());
         let reason = |error: io::Error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
-                "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits until \
-                 its answers are read (send less at once)",
+                "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits \
+                 until its answers are read (send smaller requests)",
                 self.address()
             ),
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => self.closed(),
@@ -107,7 +107,7 @@ impl Connection {
     /// Waits for the next reply.
     ///
     /// # Errors
-    /// No reply arrives in time, the connection ends, or the bytes are not of the text protocol.
+    /// No reply arrives in time, the connection ends, or the bytes are not the text protocol.
     pub(crate) fn reply(&mut self) -> Result<Reply<'_>, Broken> {
         let reply_bytes = self.receive_reply()?;
         let at = self.start;
@@ -121,10 +121,10 @@ impl Connection {
         }
     }
 
-    /// Waits for the next line, of any kind, and returns it without its end.
+    /// Waits for the next line of any kind, and returns it without its line end.
     ///
     /// # Errors
-    /// Those of [`Self::reply`]; the line is longer than one of the protocol.
+    /// Same as [`Self::reply`]; also if the line is longer than any line of the protocol.
     pub(crate) fn line(&mut self) -> Result<&[u8], Broken> {
         let mut searched = 0;
         let end = loop {
@@ -144,10 +144,11 @@ impl Connection {
         Ok(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// Reads a value of `value_bytes` and the line end after it. `take` gets its pieces.
+    /// Reads a value of `value_bytes` and the line end after it. Passes the pieces of the value to
+    /// `take`.
     ///
     /// # Errors
-    /// Those of [`Self::line`] and of `take`.
+    /// Same as [`Self::line`]; also the errors of `take`.
     pub(crate) fn value(
         &mut self,
         value_bytes: u32,
@@ -169,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// Receives until the buffer holds a whole reply, and returns its length.
+    /// Receives until the buffer contains a complete reply, and returns its length.
     fn receive_reply(&mut self) -> Result<usize, Broken> {
         loop {
             match read_reply(&self.buffer[self.start..self.end]) {
@@ -189,8 +190,8 @@ impl Connection {
         }
     }
 
-    /// Makes room after the received bytes. The buffer grows with the bytes that have arrived,
-    /// never with an announced length.
+    /// Makes space after the received bytes. The buffer grows with the bytes that have arrived,
+    /// never by an announced length.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -224,14 +225,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the reason for which the server has closed the connection.
+    /// Returns the reason why the server closed the connection.
     fn closed(&self) -> String {
         self.diagnosed().unwrap_or_else(|| {
             format!("{} closed the connection before it answered", self.address())
         })
     }
 
-    /// Returns the error of bytes that are not of the protocol.
+    /// Returns the error for bytes that are not memcached's text protocol.
     pub(crate) fn foreign(&self) -> anyhow::Error {
         let reason = self.diagnosed().unwrap_or_else(|| {
             format!(
@@ -243,7 +244,7 @@ impl Connection {
         anyhow!(reason)
     }
 
-    /// Asks a server that has not answered so far what it speaks.
+    /// Finds out which protocol a server speaks that has not answered yet.
     fn diagnosed(&self) -> Option<String> {
         let reason = (!self.is_answered).then(|| self.dialer.diagnosis()).flatten()?;
         Some(format!("{}: {reason}", self.address()))
@@ -272,7 +273,7 @@ pub(crate) fn refused(line: &[u8]) -> anyhow::Error {
     anyhow!("the server answered: {}{remedy}", line.escape_ascii())
 }
 
-/// The remedies for answers of larderd and memcached, by their beginning.
+/// The remedies for error responses of larderd and memcached, by their first bytes.
 const REMEDIES: &[(&[u8], &str)] = &[
     (
         b"SERVER_ERROR object too large for cache",
@@ -282,7 +283,7 @@ const REMEDIES: &[(&[u8], &str)] = &[
         b"SERVER_ERROR out of memory",
         "the memory of the server is full: raise its option -m, or start it without -M",
     ),
-    (b"ERROR", "it does not know this request: larderd knows it, other servers may not"),
+    (b"ERROR", "it does not support this request; larderd does, other servers may not"),
 ];
 
 /// Returns the first word of a reply.
@@ -305,12 +306,13 @@ fn name(reply: Reply<'_>) -> &'static str {
     }
 }
 
-/// The words for a server that runs with `-Y`.
+/// The error for a server that runs with `-Y`.
 pub(crate) const LOGIN_DEMANDED: &str =
-    "the server demands a login (-Y): give --user NAME and --password-file FILE";
+    "the server requires a login (-Y): give --user NAME and --password-file FILE";
 
 const BUFFER_BYTES_MIN: usize = 64 << 10;
-/// A line of statistics or of a key list has at most 750 bytes of key and some numbers.
+/// The longest line. A line of statistics or of a key list contains at most 750 bytes of key and
+/// some numbers.
 const LINE_BYTES_MAX: usize = 8 << 10;
 /// The largest value that larderd and memcached can be configured to accept, with a line before it,
 /// in bytes.

@@ -16,13 +16,13 @@ use larder_loadgen::address::Address;
 use larder_loadgen::argument::Quoted;
 use larder_loadgen::connect::dialer::AccessArguments;
 
-/// Remove items, by their keys or all with a prefix
+/// Remove items by their keys, or all items whose keys begin with a prefix
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port is 11211 if
-    /// none is given [default: 127.0.0.1:11211]. With --prefix the admin listener of larderd, which
-    /// needs a port [default: LARDER_ADMIN, or /run/larder/admin.sock]
+    /// The server: host[:port], [IPv6][:port], or the path of a Unix socket; the default port is
+    /// 11211 [default: 127.0.0.1:11211]. With --prefix: the admin listener of larderd, whose port
+    /// must be given [default: LARDER_ADMIN, or /run/larder/admin.sock]
     #[arg(short, long, value_name = "ADDR", value_parser = NamedServer::parse)]
     server: Option<NamedServer>,
     /// The keys
@@ -39,20 +39,21 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-A key without an item is named on stderr.
+A key without an item is reported on stderr.
 
-With --prefix the server removes the items that it holds when the command begins, in the background,
-about a million per second; an item stored later stays. Ctrl-C cancels the removal.
+With --prefix the server removes the items that it holds when the command begins. It works in the
+background and removes about a million items per second. Items that are stored later remain. Ctrl-C
+cancels the removal.
 
 Examples:
   larder delete greeting
   larder delete user:1 user:2 user:3
   larder delete --prefix user:7: --server 127.0.0.1:11212
 
-Exit code: 0 done; 1 a key has no item, or the removal was cancelled; 2 bad usage, or no server was
-reached or it refused (-F forbids --prefix).";
+Exit code: 0 done; 1 a key has no item, or the removal was cancelled; 2 bad usage, or the server
+could not be reached or refused (-F forbids --prefix).";
 
-/// The address of `--server`: that of a cache, or with `--prefix` that of an admin listener.
+/// The address of `--server`: a cache, or with `--prefix` an admin listener.
 #[derive(Clone, Debug)]
 struct NamedServer {
     text: String,
@@ -64,7 +65,7 @@ impl NamedServer {
         Ok(Self { text: text.to_owned(), cache: text.parse()? })
     }
 
-    /// Returns the address of an admin listener, which has no usual port.
+    /// Returns the address of an admin listener, which has no default port.
     fn listener(&self) -> Result<Address> {
         Address::with_port(&self.text)
             .map_err(|error| anyhow!("--server is {}: {error}", Quoted::text(&self.text)))

@@ -32,8 +32,8 @@ pub(crate) fn fsck(path: &Path) -> Result<Outcome> {
     let result = match flipped {
         0 => "no damage found".to_owned(),
         _ => format!(
-            "{} in MANIFEST or in headers of the log; nothing is lost, and a start of larderd flips \
-             them back. Check the disk",
+            "{} in MANIFEST or in headers of the log; nothing is lost, and larderd corrects them \
+             when it starts. Check the disk",
             counted(flipped, "flipped bit"),
         ),
     };
@@ -60,8 +60,8 @@ pub(crate) fn inspect(path: &Path) -> Result<Outcome> {
     let size = directory.size_bytes();
     let segments = counted(findings.segments as u64, "segment");
     line("size", format!("{size} bytes, {segments} in use"))?;
-    line("items", format!("{}, {} bytes with their heads", findings.items, findings.bytes))?;
-    line("dead", format!("{} that reclaim will drop", counted(findings.dead, "record")))?;
+    line("items", format!("{}, {} bytes including headers", findings.items, findings.bytes))?;
+    line("dead", format!("{} that will be reclaimed", counted(findings.dead, "record")))?;
     describe_lost(&findings, &mut out)?;
     describe_end(&directory, &findings, &mut out)?;
     Ok(Outcome::Done)
@@ -70,7 +70,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Outcome> {
 fn describe_lost(findings: &TierFindings, out: &mut impl Write) -> Result<()> {
     if findings.lost > 0 {
         let items = counted(findings.lost, "item");
-        writeln!(out, "{items} damaged earlier and lost, until set or deleted")?;
+        writeln!(out, "{items} lost to earlier damage: their keys fail until set or deleted")?;
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ fn describe_end(
     Ok(())
 }
 
-/// Reads past the damage that the log has, and says all of it.
+/// Reads the complete log in spite of damage, and reports all damage.
 fn show_damage(directory: &TierInspection, first: &TierError) -> Result<(), TierError> {
     let mut progress = Progress::begin("read", Some(1), false);
     let shown = DirectoryProgress::new(&mut progress);
@@ -114,9 +114,10 @@ fn show_damage(directory: &TierInspection, first: &TierError) -> Result<(), Tier
     eprint!("{}", summary(&salvaged));
     let path = directory.path().display();
     eprintln!(
-        "larder: a server that has to read the log of a store does not start on it: restore it from \
-         a backup, save what can be read with larder export {path} FILE --past-damage readable, or \
-         start larderd once with --tier-accept-loss, which drops what may be out of date"
+        "larder: a server that must read the log of a store does not start on it. Restore the \
+         directory from a backup, save the readable items with larder export {path} FILE \
+         --past-damage readable, or start larderd once with --tier-accept-loss, which drops items \
+         that may be out of date"
     );
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder::Epoch;
 
-/// Returns the exptime of an item that lives for `ttl_secs` from now. Up to 30 days it is that
-/// number; a longer TTL must be sent as a Unix time.
+/// Returns the exptime of an item that lives for `ttl_secs` from now. A TTL up to 30 days is sent
+/// as it is, and a longer one as a Unix time.
 pub(crate) fn exptime_of(ttl_secs: u32) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     exptime_at(ttl_secs, i64::try_from(now.as_secs()).unwrap_or(i64::MAX))

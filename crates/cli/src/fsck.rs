@@ -11,20 +11,20 @@ use larder_loadgen::argument::{agree, counted};
 use crate::outcome::Outcome;
 use crate::{disk_tier, source, units};
 
-/// Check a cache in a file, in use or not, or the directory of a disk tier
+/// Check a cache in a file, even while it is in use, or the directory of a disk tier
 ///
 /// Opens the cache like any other process, which first repairs the state that killed processes left
-/// in it. Then checks every invariant of the cache. While other processes use the cache, their work
-/// continues; the index is then checked part by part.
+/// in it. Then checks every invariant of the cache. Other processes can continue to use the cache:
+/// the index is then checked part by part.
 ///
-/// The directory of a disk tier (--tier-path) must not be in use. Its log is read to the end, and
-/// nothing is changed.
+/// The directory of a disk tier (--tier-path) must not be in use. The check reads the complete log
+/// and changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The file of the cache, or the directory
     path: PathBuf,
-    /// Change nothing: killed processes' unfinished work is not repaired, and is reported as damage
+    /// Change nothing: report the unfinished work of killed processes as damage, do not repair it
     #[arg(long)]
     read_only: bool,
 }
@@ -35,8 +35,8 @@ Examples:
   larder fsck /dev/shm/larder --read-only
   larder fsck /var/lib/larder/store
 
-Exit code: 0 no damage found; 1 the cache is damaged; 2 bad usage, or the file or directory cannot be
-used: it is missing, in use, or holds no cache.";
+Exit code: 0 no damage found; 1 the cache is damaged; 2 bad usage, or the file or directory cannot
+be used: it is missing, in use, or does not contain a cache.";
 
 /// Runs `larder fsck`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -76,9 +76,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         Err(broken) => {
             eprintln!("larder: damaged: {broken} ({users})");
             let died = "killed processes may have left this unfinished: run larder fsck without \
-                        --read-only, which repairs it";
+                        --read-only to repair it";
             let advice = "end the processes that use the cache and remove the file: it holds only \
-                          cached items. This is a defect of Larder: please report the line above";
+                          cached items. This is a bug in Larder: please report the line above";
             let is_unreaped = arguments.read_only && !dead.is_empty();
             eprintln!("larder: {}", if is_unreaped { died } else { advice });
             Ok(Outcome::Missed)

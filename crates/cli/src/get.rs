@@ -31,24 +31,25 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-One key prints its value byte for byte; on a terminal a newline is added if the value does not end
-with one. Several keys, --flags or --cas print a line for each item: the key, the requested fields,
-and the value, separated by tabs. A key without an item is named on stderr.
+With one key, prints its value byte for byte; on a terminal, adds a newline if the value does not
+end with one. With several keys, --flags or --cas, prints a line for each item: the key, the
+requested fields, and the value, separated by tabs. A key without an item is reported on stderr.
 
 Examples:
   larder get page:front > front.html
   larder get --cas counter
   larder get user:1 user:2 user:3
 
-Exit code: 0 every key has an item; 1 a key has none; 2 bad usage, or no server was reached or it
-answered with an error.";
+Exit code: 0 every key has an item; 1 a key has no item; 2 bad usage, or the server could not be
+reached or answered with an error.";
 
 /// Runs `larder get`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
     let mut asked = Vec::new();
     for key in &keys {
-        // Before the keys are sent together: this way the error names the one that is wrong.
+        // Checks each key before all are sent in one request, so that the error names the invalid
+        // key.
         request::get(&mut Vec::new(), &[key], false, None)
             .map_err(|error| unsendable(key, &error))?;
     }
@@ -63,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     loop {
         match connection.reply()? {
             Reply::Value(hit) => {
-                // Hits come in the order of the keys, so a skipped key has no item.
+                // Hits arrive in the order of the keys, so a skipped key has no item.
                 missed.extend(missing.by_ref().take_while(|key| *key != hit.key));
                 let line = arguments.line(&hit, output.is_terminal());
                 output.write_all(&line)?;
@@ -101,12 +102,12 @@ impl Arguments {
     }
 }
 
-/// Returns a key for a message: in quotes, and readable if possible.
+/// Returns a key for a message: in quotes, with unprintable bytes escaped.
 pub(crate) fn shown(key: &[u8]) -> Quoted<'_> {
     Quoted(key)
 }
 
-/// Returns the error of a key that a line cannot hold.
+/// Returns the error for a key that a request line cannot contain.
 pub(crate) fn unsendable(key: &[u8], error: &UnsendableKey) -> anyhow::Error {
     match key.len() {
         ..=SHOWN_BYTES_MAX => anyhow!("{}: {error}", shown(key)),
@@ -114,5 +115,5 @@ pub(crate) fn unsendable(key: &[u8], error: &UnsendableKey) -> anyhow::Error {
     }
 }
 
-/// A longer key is more than one line of most terminals.
+/// A longer key does not fit in one line of most terminals.
 const SHOWN_BYTES_MAX: usize = 60;

@@ -12,14 +12,14 @@ use larder_loadgen::argument::{Quoted, counted, whole};
 use crate::outcome::Outcome;
 use crate::{disk_tier, source, units};
 
-/// Describe a cache in a file, in use or not, or the directory of a disk tier
+/// Describe a cache in a file, even while it is in use, or the directory of a disk tier
 ///
 /// Changes nothing, and does not disturb the processes that use the cache.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The file of the cache: the --memory-file of larderd, or the path that a program gave; or the
-    /// directory of --tier-path, while no server uses it
+    /// The file of the cache: the --memory-file of larderd, or the path that a program passed to
+    /// the library; or the directory of --tier-path, while no server uses it
     path: PathBuf,
     /// List keys with this prefix; an empty prefix lists all
     #[arg(long, value_name = "PREFIX")]
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// List this many of the largest items
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = whole(0..=usize::MAX))]
     largest: usize,
-    /// List the segments, one a line
+    /// List the segments, one per line
     #[arg(long)]
     segments: bool,
 }
@@ -65,7 +65,7 @@ fn describe(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
     line("identity", format!("{:032x}", inspection.identity()))?;
     let age = match inspection.is_of_this_boot() {
         true => format!("{} ago", duration(u64::from(inspection.now().saturating_sub(2)))),
-        false => "before this system was started: no process uses it any more".to_owned(),
+        false => "before this system was booted: no process can use it any more".to_owned(),
     };
     line("made", format!("{}, {age}", units::date(inspection.made_unix_secs())))?;
     let segment = bytes(report.segment_bytes);
@@ -137,7 +137,7 @@ fn describe_segments(inspection: &Inspection, each: bool, out: &mut impl Write) 
                 duration(u64::from(inspection.now().saturating_sub(begun)))
             });
             let of_segment = |part: usize| percent(part as u64, report.segment_bytes);
-            let note = if segment.is_suspect { " to be counted again" } else { "" };
+            let note = if segment.is_suspect { " to be recounted" } else { "" };
             let note = if segment.is_taken { " taken" } else { note };
             writeln!(
                 out,
@@ -194,7 +194,7 @@ fn list_items(inspection: &Inspection, arguments: &Arguments, out: &mut impl Wri
     Ok(())
 }
 
-/// Keeps the items with the longest values, the longest first.
+/// Keeps the items with the longest values, in descending order.
 fn keep_largest(largest: &mut Vec<Dumped>, item: Dumped, count: usize) {
     let place = largest.partition_point(|kept| kept.meta.value_bytes >= item.meta.value_bytes);
     if place < count {

@@ -1,11 +1,11 @@
 //! `larder`: the command-line tool of the cache.
 //!
 //! The tool speaks the text protocol to larderd or any memcached, inspects caches in files, and
-//! replays request traces on a server or on a cache of its own. Some subcommands use the admin
+//! replays request traces on a server or on a cache inside the tool. Some subcommands use the admin
 //! listener of larderd (`admin`). `larder bench` is the crate `larder-loadgen`.
 //!
-//! Each subcommand has a file. `connection` is the connection that the simple subcommands share;
-//! `outcome` turns results into exit codes.
+//! Each subcommand has its own file. The simple subcommands share `connection`. `outcome` turns
+//! results into exit codes.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use larder_options::LARDER_BUILD;
 
-/// Talk to larderd or any memcached, replay request traces, measure servers
+/// Use, inspect and manage larderd or any memcached, replay request traces, measure servers
 #[derive(Debug, Parser)]
 #[command(name = "larder", version = LARDER_BUILD, after_help = AFTER_HELP)]
 struct CommandLine {
@@ -99,14 +99,15 @@ Examples:
   larder bench --rate 20000 --seconds 30
   larder stats --server cache7:11211 --tls --tls-ca authority.pem --user ops
 
-Each subcommand that uses a server takes its address as --server: a host, host:port, [IPv6]:port or
-the path of a Unix socket, /run/larder.sock, ./larder.sock or unix:larder.sock. A host without a port
-has port 11211; without --server it is 127.0.0.1, but export has no default, and replay then needs no
-server. top, keys, hot, drain and delete --prefix take the address of the admin listener, which has
-its port; without --server it is LARDER_ADMIN, or /run/larder/admin.sock. The password of --user is
-the line of --password-file, or LARDER_PASSWORD.
+Subcommands that use a server take its address with --server: a host, host:port, [IPv6]:port, or the
+path of a Unix socket: /run/larder.sock, ./larder.sock or unix:larder.sock. The default port is
+11211, and the default server is 127.0.0.1. export has no default server, and replay without
+--server uses a cache inside the tool. top, keys, hot, drain and delete --prefix take the address of
+the admin listener, which must include the port; the default is LARDER_ADMIN, or
+/run/larder/admin.sock. The password of --user is the only line of --password-file, or
+LARDER_PASSWORD.
 
-Exit code: 0 done; 1 the command did its work, and the outcome is not the one that was asked for: a
-key has no item, the condition of a set does not hold, a check has found something; 2 the command
-could not do its work: the usage is wrong, a file cannot be used, no server is reached, or a server
-answers with an error. The help of each subcommand says which of these it has.";
+Exit code: 0 the command succeeded; 1 the command did its work, but with a different outcome: a key
+has no item, the condition of a set does not hold, a check found something; 2 the command could not
+do its work: bad usage, an unusable file, an unreachable server, or an error response of the server.
+The help of each subcommand lists its exit codes.";

@@ -21,8 +21,8 @@ pub(crate) fn exit_code(ended: anyhow::Result<Outcome>) -> ExitCode {
     }
 }
 
-/// True if the reader of the output, `head` for example, has closed it. Errors of a connection are
-/// no [`io::Error`] by the time they arrive here.
+/// True if the reader of the output, for example `head`, has closed it. Connection errors are never
+/// an [`io::Error`] here, because callers have already turned them into text.
 fn is_closed_output(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

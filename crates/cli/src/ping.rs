@@ -12,11 +12,11 @@ use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
 use larder_loadgen::connect::dialer::{Dialer, ServerArguments};
 
-/// Ask a server for its version and measure the round trip
+/// Query the version of a server and measure the round trip
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Ask again until the server answers, for at most this many seconds
+    /// Retry until the server answers, for at most this many seconds
     #[arg(long, value_name = "SECS", default_value_t = 0)]
     wait: u32,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-The time is that of one round trip on an open connection, the fastest of three.
+The printed time is the fastest of three round trips on an open connection.
 
 Examples:
   larder ping

@@ -23,7 +23,7 @@ use larder_loadgen::connect::dialer::ServerArguments;
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Seconds that the item lives; without it for ever
+    /// Seconds until the item expires; without it the item never expires
     #[arg(long, value_name = "SECS", value_parser = whole(1..=u32::MAX))]
     ttl: Option<u32>,
     /// Store this number with the item
@@ -61,7 +61,7 @@ struct Condition {
 
 const AFTER_HELP: &str = "\
 The value is the second argument, byte for byte; without it, or if it is -, all of stdin. Prints
-nothing if the item is stored. Otherwise stderr gives the reason.
+nothing if the item is stored. Otherwise prints the reason on stderr.
 
 Examples:
   larder set greeting 'hello, world' --ttl 60
@@ -70,8 +70,8 @@ Examples:
   larder set counter 7 --cas 42
 
 Exit code: 0 stored; 1 not stored, because the condition (--add, --replace, --append, --prepend,
---cas) does not hold; 2 not stored for any other reason: bad usage, no server was reached, or it
-answered with an error, as it does to a value larger than its option -I.";
+--cas) does not hold; 2 not stored for any other reason: bad usage, the server could not be
+reached, or it answered with an error, for example because the value is larger than its option -I.";
 
 /// Parses a cas token: the number, or the field that `larder get --cas` prints.
 fn token(text: &str) -> Result<u64, String> {
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         Reply::Stored => return Ok(Outcome::Done),
         Reply::NotStored if arguments.condition.add => "the key has an item already",
         Reply::NotStored | Reply::NotFound => "the key has no item",
-        Reply::Exists => "the item has another cas token by now",
+        Reply::Exists => "the item now has another cas token",
         other => {
             let asked = || format!("set {} at {address}", shown(key));
             return Err(unexpected(other)).with_context(asked);
@@ -147,8 +147,8 @@ fn value_of_stdin() -> Result<Vec<u8>> {
         .context("cannot read the value from stdin")?;
     if value.len() as u64 > VALUE_BYTES_MAX {
         bail!(
-            "the value on stdin has more than {VALUE_BYTES_MAX} bytes: no server accepts so many, \
-             store less"
+            "the value on stdin has more than {VALUE_BYTES_MAX} bytes, which no server accepts: \
+             store a smaller value"
         );
     }
     Ok(value)

@@ -1,4 +1,4 @@
-//! Where items or facts come from: a server, the memory file of a cache, or the directory of a disk
+//! Sources of items or facts: a server, the memory file of a cache, or the directory of a disk
 //! tier.
 
 use std::fs;
@@ -25,12 +25,12 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Decides by the file system: a regular file is a memory file, a directory that of a disk
-    /// tier, all else is an address.
+    /// Opens the source that `source` names: a regular file is a memory file, a directory is the
+    /// directory of a disk tier, and any other text is the address of a server.
     ///
     /// # Errors
-    /// It is none of them, the file holds no cache that this build can read, or the options of TLS
-    /// and the login do not fit.
+    /// `source` is none of these, the file does not contain a cache that this build can read, or
+    /// the options of TLS and the login do not apply.
     pub(crate) fn open(source: &Path, access: &AccessArguments) -> Result<Self> {
         let found = fs::metadata(source).ok().map(|found| found.file_type());
         if found.is_some_and(|found| found.is_file()) {
@@ -55,10 +55,10 @@ impl Source {
     }
 }
 
-/// Reads the address of a server. A word without a port may be the name of a missing file: it has
-/// to be the name of a host.
+/// Parses the address of a server. Text without a port may be the name of a missing file, so it
+/// must be the name of a host that resolves.
 fn address(source: &Path) -> Result<Address, String> {
-    let text = source.to_str().ok_or("expected a text in UTF-8")?;
+    let text = source.to_str().ok_or("expected UTF-8")?;
     let address = Address::from_str(text)?;
     if let (Address::Tcp { host, port }, Err(why)) = (&address, Address::with_port(text))
         && (host.as_str(), *port).to_socket_addrs().is_err()
@@ -71,7 +71,7 @@ fn address(source: &Path) -> Result<Address, String> {
 /// Opens the file of a cache.
 ///
 /// # Errors
-/// There is no such file, or it holds no cache that this build can read.
+/// The file does not exist, or does not contain a cache that this build can read.
 pub(crate) fn memory_file(path: &Path) -> Result<Inspection> {
     if let Err(error) = fs::metadata(path)
         && error.kind() == io::ErrorKind::NotFound
@@ -85,7 +85,7 @@ pub(crate) fn memory_file(path: &Path) -> Result<Inspection> {
     Inspection::open(path).map_err(|error| match error {
         SharedError::Unusable { reason, .. } => anyhow!(
             "cannot use {}: {reason}; name a file that larderd -e or a program of this release of \
-             Larder has made",
+             Larder has created",
             path.display()
         ),
         error => error.into(),

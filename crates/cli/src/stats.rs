@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     /// The section of the statistics
     #[arg(value_enum, default_value_t = Section::General)]
     section: Section,
-    /// With detail: on, off or dump; with cachedump: a size class and the most keys, 0 for all
+    /// With detail: on, off or dump; with cachedump: a size class and the maximum number of keys, 0
+    /// for all
     #[arg(value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
@@ -41,14 +42,14 @@ Examples:
   larder stats --raw | grep get_
   larder stats detail on; sleep 60; larder stats detail dump
 
-Exit code: 0 done; 2 bad usage, or no server was reached or it refused (-X forbids detail, hotkeys
-and cachedump).";
+Exit code: 0 done; 2 bad usage, or the server could not be reached or refused (-X forbids detail,
+hotkeys and cachedump).";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Section {
-    /// Counters and process
+    /// Counters, and the process
     General,
-    /// Options in force
+    /// Options in effect
     Settings,
     /// Items by size class
     Items,
@@ -64,12 +65,12 @@ enum Section {
     Cachedump,
     /// Statistics that memcached does not have (larderd only)
     Larder,
-    /// The keys that are used most (larderd only)
+    /// The most frequently used keys (larderd only)
     Hotkeys,
-    /// The last removal by prefix (larderd only)
+    /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]
     DeletePrefix,
-    /// Prints nothing: resets the counters
+    /// Resets the counters, and prints nothing
     Reset,
 }
 
@@ -108,7 +109,7 @@ fn pair(line: &str) -> Option<(&str, &str)> {
     Some(rest.split_once(' ').unwrap_or((rest, "")))
 }
 
-/// Asks for statistics, and returns the lines of the answer without the last one.
+/// Requests statistics, and returns the lines of the response without the last one.
 fn ask_lines(connection: &mut Connection, command: &Command<'_>) -> Result<Vec<String>> {
     let mut asked = Vec::new();
     request::command(&mut asked, command, false)?;
@@ -131,7 +132,7 @@ fn ask_lines(connection: &mut Connection, command: &Command<'_>) -> Result<Vec<S
     }
 }
 
-/// Fails if statistics have no end.
+/// Fails if the statistics are longer than any server's.
 fn check_length(bytes: usize) -> Result<()> {
     if bytes > BYTES_MAX {
         bail!(
@@ -143,7 +144,7 @@ fn check_length(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The statistics that are read at once, in bytes: `stats detail dump` has a line for each prefix.
+/// The longest response, in bytes. `stats detail dump` has a line for each prefix.
 const BYTES_MAX: usize = 64 << 20;
 
 const ERRORS: [&[u8]; 3] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"];
@@ -192,13 +193,13 @@ fn cache_dump(words: &[&str]) -> Result<Command<'static>> {
             Ok(Command::Stats(StatsSection::CacheDump { class, items_max }))
         }
         _ => bail!(
-            "stats cachedump needs two numbers, a size class and the most keys: larder stats \
-             cachedump 1 100 (larder stats items has the classes)"
+            "stats cachedump needs two numbers, a size class and the maximum number of keys: \
+             larder stats cachedump 1 100 (larder stats items lists the classes)"
         ),
     }
 }
 
-/// Returns the statistics of a section; none for a section that is a command.
+/// Returns the statistics of a section, or no statistics if the section is a command.
 pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<Vec<Line>> {
     let mut asked = Vec::new();
     request::command(&mut asked, &Command::Stats(section), false)?;

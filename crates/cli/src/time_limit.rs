@@ -1,4 +1,5 @@
-//! The time that a whole command may take: a server that trickles answers each read in time.
+//! A limit for the time of a complete command. A server that sends its response in small pieces
+//! could otherwise satisfy the time limit of each read.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,19 +10,19 @@ use larder_loadgen::argument::whole;
 
 use crate::outcome::EXIT_FAILED;
 
-/// The file that the command writes and has not finished: the end of the time removes it.
+/// The file that the command has not finished. It is removed when the time is over.
 static UNFINISHED: Mutex<Option<Box<Path>>> = Mutex::new(None);
 
 fn unfinished() -> MutexGuard<'static, Option<Box<Path>>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Names the file that the command begins to write, or that it has none any more.
+/// Records the file that the command is writing, or `None` when it is finished.
 pub(crate) fn set_unfinished(path: Option<&Path>) {
     *unfinished() = path.map(Box::from);
 }
 
-/// The option of a subcommand that ends soon.
+/// The option of subcommands that normally end soon.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct TimeLimit {
     /// End with exit code 2 if the whole command takes longer
@@ -43,11 +44,11 @@ pub(crate) fn begin(secs: u32) {
     let watch = move || {
         thread::sleep(Duration::from_secs(secs.into()));
         eprintln!(
-            "larder: the command has not ended within {secs} s: the server is slow, or it answers \
-             without an end; --timeout SECS gives it more time"
+            "larder: the command has not ended within {secs} s: the server is slow, or its \
+             response is endless; --timeout SECS allows more time"
         );
         if let Some(path) = &*unfinished() {
-            // It may have just got its final name.
+            // The file may have received its final name in the meantime.
             let _ = fs::remove_file(path);
         }
         process::exit(EXIT_FAILED.into());

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) fn bytes(number: f64) -> String {
     }
 }
 
-/// Returns a time in the unit that shows its size.
+/// Returns a time in a unit that fits its size.
 pub(crate) fn duration(secs: f64) -> String {
     match secs {
         0.0 => "0 s".to_owned(),
@@ -44,7 +44,7 @@ pub(crate) fn duration(secs: f64) -> String {
     }
 }
 
-/// Returns a measured time in the unit that shows its size.
+/// Returns a measured time in a unit that fits its size.
 pub(crate) fn duration_of(time: Duration) -> String {
     duration(time.as_secs_f64())
 }

@@ -30,8 +30,8 @@ pub struct ServerArgument {
         long,
         value_name = "ADDR",
         default_value_t,
-        help = "The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port \
-                is 11211 if none is given"
+        help = "The server: host[:port], [IPv6][:port], or the path of a Unix socket; the default \
+                port is 11211"
     )]
     pub server: Address,
 }
@@ -44,7 +44,7 @@ impl Default for Address {
 }
 
 impl Address {
-    /// Parses an address that must name its port: the listener has no usual one.
+    /// Parses an address that must include the port, because the listener has no default port.
     ///
     /// # Errors
     /// The text is not an address, or has no port; the message names the expected form.
@@ -85,7 +85,7 @@ fn is_this_machine(host: &str) -> bool {
 impl FromStr for Address {
     type Err = String;
 
-    /// Parses an address. Without a port it is memcached's.
+    /// Parses an address. The default port is memcached's.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text, Some(PORT))
     }
@@ -111,7 +111,7 @@ fn tcp(text: &str, default_port: Option<u16>) -> Result<Address, String> {
             (host, port)
         }
         None if text.parse::<Ipv6Addr>().is_ok() => {
-            return Err(format!("an IPv6 address stands in brackets: [{text}]:PORT"));
+            return Err(format!("an IPv6 address must be in brackets: [{text}]:PORT"));
         }
         None => match text.split_once(':') {
             Some((host, port)) if is_host(host) && !port.contains(':') => (host, Some(port)),
@@ -147,7 +147,7 @@ const EXPECTED: &str = "expected host, host:port, [IPv6]:port, or the path of a 
 const EXPECTED_PORT: &str = "expected host:port, [IPv6]:port, or the path of a Unix socket \
                              (/path, ./path or unix:path)";
 
-/// The port of a server whose address names none: that of memcached and larderd.
+/// The port of an address without a port: the default of memcached and larderd.
 const PORT: u16 = 11211;
 
 #[cfg(test)]

@@ -17,13 +17,13 @@ where
     }
 }
 
-/// Shows foreign bytes in a message: in quotes, on one line, and without control characters, so
-/// that they neither look like a part of the message nor change the terminal.
+/// Formats untrusted bytes for a message: in quotes, on one line, and without control characters,
+/// so that they cannot look like a part of the message or change the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a [u8]);
 
 impl<'a> Quoted<'a> {
-    /// Shows a text.
+    /// Quotes a string.
     pub fn text(text: &'a str) -> Self {
         Self(text.as_bytes())
     }
@@ -52,7 +52,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// True for characters that take room where they stand. Others may turn the direction of a line.
+/// True for characters with a visible width. Other characters may change the direction of a line.
 fn is_visible(character: char) -> bool {
     let is_formatting = matches!(
         character,
@@ -61,7 +61,7 @@ fn is_visible(character: char) -> bool {
     !character.is_control() && !is_formatting
 }
 
-/// Returns a number with the noun that fits it: `1 item`, `2 items`.
+/// Returns a number with its noun in singular or plural: `1 item`, `2 items`.
 pub fn counted(number: u64, noun: &str) -> String {
     let (rest, ending) = match noun.strip_suffix('y') {
         _ if number == 1 => (noun, ""),

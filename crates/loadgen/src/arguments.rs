@@ -13,10 +13,10 @@ pub struct Arguments {
     pub(crate) verb: Option<Verb>,
     #[command(flatten)]
     pub(crate) load: LoadArguments,
-    /// Print one JSON object: everything counted, percentiles, one row a second
+    /// Print one JSON object: all counts, percentiles, one row per second
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a report with plots to this file, one HTML page without external parts
+    /// Write a report with plots to this file, as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -27,26 +27,26 @@ pub(crate) enum Verb {
 }
 
 const AFTER_HELP: &str = "\
-Closed loop (without --rate): every connection sends its next requests once it has read all answers
-to the last ones. This finds the highest throughput. A stall of the server also stops the load, so
-that it hardly shows in the percentiles.
+Closed loop (without --rate): every connection sends its next requests once it has read all
+responses to the previous ones. This finds the highest throughput. A stall of the server also stops
+the load, so that it is barely visible in the percentiles.
 
 Open loop (--rate): requests fall due at fixed times. Latency counts from the due time, not from
-the time of sending, so that a stall shows in full (no coordinated omission). A request that is
-sent more than 1 ms after it was due is late: because no connection was free (the server is behind,
-or --connections times --pipeline is too small), or because this generator was slow. A request that
-was due and not sent before the end counts with the time that it has waited.
+the time of sending, so that a stall is fully visible (no coordinated omission). A request that is
+sent more than 1 ms after it was due is late, either because no connection was free (the server is
+too slow, or --connections times --pipeline is too small), or because this generator was slow. A
+request that was due but not sent before the end counts with the time that it has waited.
 
-A login (--user) goes by the text protocol, with --dialect binary by SASL PLAIN (-S).
+A login (--user) uses the text protocol, or with --dialect binary SASL PLAIN (-S).
 
-By UDP a request whose answer does not arrive within --timeout counts as an error.
+With UDP, a request whose response does not arrive within --timeout counts as an error.
 
-The generator measures itself: if it was busy nearly all the time, or had to wait for a processor,
-the last lines report that, and the numbers are its own rather than the server's. Give it more
---threads or processors then.
+The generator measures itself. If it was busy nearly all the time, or had to wait for a processor,
+the last lines report that, and the numbers show its limit rather than the server's. In that case,
+give it more --threads or processors.
 
-Every value read is checked against the value that this tool stores under the key. For gets and
-mixes all keys are stored first. Ctrl-C ends a run early and prints the results so far.
+Every value read is checked against the value that this tool stores under the key. Before gets are
+measured, all keys are stored. Ctrl-C ends a run early and prints the results so far.
 
 Examples:
   larder bench
@@ -63,5 +63,5 @@ Examples:
 A lost connection is reopened, and its pending requests count as errors. The run ends once the
 server has not been reachable for --timeout.
 
-Exit code: 0 all values were right and all requests were served; 1 some were not; 2 no connection
-was left, or one cannot be trusted.";
+Exit code: 0 all values were right and all requests were served; 1 some were not; 2 all
+connections failed, or the responses on one cannot be trusted.";

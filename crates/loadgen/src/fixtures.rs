@@ -1,4 +1,4 @@
-//! Helpers of the tests: parsed options, and servers that answer as a test wants.
+//! Helpers for tests: parsed options, and servers with given responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,14 +17,14 @@ struct CommandLine {
     arguments: Arguments,
 }
 
-/// Parses the options of `larder bench`. An error is the message that a user reads.
+/// Parses the options of `larder bench`. An error is the message for the user.
 pub(crate) fn parsed(args: &[&str]) -> Result<Arguments, String> {
     let args = ["bench"].iter().chain(args);
     let parsed = CommandLine::try_parse_from(args).map_err(|error| error.to_string())?;
     Ok(parsed.arguments)
 }
 
-/// Parses the options of a load that a test knows to be right.
+/// Parses the options of a load. Panics if they are wrong.
 #[track_caller]
 pub(crate) fn load(args: &[&str]) -> LoadArguments {
     parsed(args).unwrap_or_else(|error| panic!("{args:?}: {error}")).load
@@ -51,16 +51,16 @@ pub(crate) fn serve(serve: impl Fn(usize, TcpStream) + Clone + Send + 'static) -
     Address::Tcp { host: "127.0.0.1".to_owned(), port }
 }
 
-/// An address at which no server listens.
+/// Returns an address at which no server listens.
 pub(crate) fn nobody() -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     Address::Tcp { host: "127.0.0.1".to_owned(), port }
 }
 
-/// Answers requests of the text protocol as a cache does that keeps nothing: every get is a miss.
-/// `before` runs before each answer with the number of the request; the connection ends once it
-/// returns false.
+/// Responds to requests of the text protocol like a cache that keeps nothing: every get is a miss.
+/// Calls `before` before each response with the number of the request, and closes the connection
+/// once it returns false.
 pub(crate) fn forget_all(stream: TcpStream, mut before: impl FnMut(u64) -> bool) {
     let mut output = stream.try_clone().unwrap();
     let mut input = BufReader::new(stream);

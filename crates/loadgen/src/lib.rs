@@ -5,19 +5,16 @@
 //!                               │      request: content (ask, draw, sizes) and time (schedule)
 //!                               └▶ wire: Pipeline over a Channel (plain, TLS, datagrams)
 //! ```
+//! A load thread waits only in its epoll. Latency counts from the time at which a request was due.
+//! The modules from the top down. Each imports only modules below it:
 //!
-//! A load thread waits in its epoll only. Latency counts from the moment at which a request was
-//! due.
-//!
-//! The rooms from the top down; each imports only rooms below it:
-//!
-//! | room | what it owns |
+//! | module | contents |
 //! |---|---|
 //! | `arguments` | the command line |
 //! | `compare` | runs against several servers in turn |
 //! | `report` | the text, JSON and HTML reports |
 //! | `measure` | the load threads, time series, the live display |
-//! | `wire` | connections that do not block, datagrams, dialects, pending requests |
+//! | `wire` | non-blocking connections, datagrams, dialects, pending requests |
 //! | `request` | keys, values and the times at which requests are due |
 //! | `options` | the options of a load |
 //! | `connect` | blocking connections, TLS, logins |
@@ -65,8 +62,8 @@ use report::{Report, html};
 /// Runs `larder bench`. Writes its report to stdout.
 ///
 /// # Errors
-/// The options contradict each other, a file cannot be used, or no connection to the server is left
-/// that can be trusted.
+/// The options contradict each other, a file cannot be used, or all connections to the server have
+/// failed.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     run_to(arguments, &mut std::io::stdout())
 }
@@ -74,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 /// Runs `larder bench` and writes its report to `output`.
 ///
 /// # Errors
-/// Those of [`run`], and errors of `output`.
+/// Same as [`run`]; also errors of `output`.
 pub fn run_to(arguments: &Arguments, output: &mut impl Write) -> Result<Outcome> {
     if let Some(Verb::Compare(arguments)) = &arguments.verb {
         return compare::run(arguments, output);
@@ -108,8 +105,8 @@ pub fn run_to(arguments: &Arguments, output: &mut impl Write) -> Result<Outcome>
     Ok(if measured.tally.is_sound() { Outcome::Done } else { Outcome::Missed })
 }
 
-/// Creates the file before the measurement, so that an unwritable path fails at once and not after
-/// an hour.
+/// Creates the file before the measurement, so that an unwritable path fails immediately and not
+/// after an hour.
 fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }

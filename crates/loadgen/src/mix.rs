@@ -1,4 +1,4 @@
-//! The hash that traces, keys and values are derived from.
+//! The hash from which traces, keys and values are derived.
 
 /// The finaliser of splitmix64 after its increment: a bijection in which every bit of the result
 /// depends on every bit of `number`.

@@ -19,13 +19,13 @@ pub(crate) struct LoadArguments {
     /// The protocol to speak
     #[arg(long, value_enum, default_value_t = Dialect::Text)]
     pub(crate) dialect: Dialect,
-    /// Kind of requests [default: get; with --trace those of the trace]
+    /// Kind of requests [default: get; with --trace: the requests of the trace]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// With --mode mix: the share of gets, 0 to 1 [default: 0.9]
+    /// With --mode mix: the fraction of requests that are gets, 0 to 1 [default: 0.9]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) get_share: Option<f64>,
-    /// Open loop: requests per second by a fixed schedule, however slow the server is
+    /// Open loop: requests per second on a fixed schedule, even if the server is slow
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// Seconds to measure
@@ -37,7 +37,8 @@ pub(crate) struct LoadArguments {
     /// Number of threads that share the connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1024))]
     pub(crate) threads: u32,
-    /// Requests sent at once on a connection; with --rate the most that are pending on one
+    /// Requests sent together on a connection; with --rate: the maximum number of pending requests
+    /// per connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
     pub(crate) pipeline: u32,
     /// Keys in each get (text)
@@ -49,7 +50,7 @@ pub(crate) struct LoadArguments {
     /// Skew of the keys: the exponent of a Zipf distribution; 0 is uniform [default: 0]
     #[arg(long, value_name = "S", value_parser = skew)]
     pub(crate) skew: Option<f64>,
-    /// Seed of what is drawn: runs with the same options and seed request the same keys
+    /// Seed of the random numbers: runs with the same options and seed request the same keys
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// Request the keys of this trace in its order (see larder replay --help), again from the start
@@ -62,16 +63,17 @@ pub(crate) struct LoadArguments {
     /// Give values the sizes of the keys of this trace
     #[arg(long, value_name = "FILE")]
     pub(crate) sizes_of: Option<PathBuf>,
-    /// TTL of stored items, in seconds; 0 is for ever [default: 0; with --trace the trace's]
+    /// TTL of stored items, in seconds; 0: never expire [default: 0; with --trace: the TTLs of the
+    /// trace]
     #[arg(long, value_name = "SECS", value_parser = whole::<u32>(0..=u32::MAX))]
     pub(crate) ttl: Option<u32>,
-    /// Set a key with the next request after a get missed it; default for --trace without --mode
+    /// Set a key with the next request after a miss; default for --trace without --mode
     #[arg(long)]
     pub(crate) fill: bool,
-    /// Do not store all keys before measuring gets
+    /// Do not store all keys before the measurement
     #[arg(long)]
     pub(crate) no_load: bool,
-    /// Seconds without an answer after which a connection is lost and reopened
+    /// Seconds without a response after which a connection counts as lost and is reopened
     #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = whole::<u64>(1..=60))]
     pub(crate) timeout: u64,
     #[command(flatten)]
@@ -79,7 +81,8 @@ pub(crate) struct LoadArguments {
     /// With --tls: accept any certificate, instead of --tls-ca
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Get by UDP, one request at a time on each connection; keys are stored beforehand by TCP
+    /// Use UDP for gets, with one request at a time on each connection; keys are stored over TCP
+    /// first
     #[arg(long)]
     pub(crate) udp: bool,
     #[command(flatten)]
@@ -102,13 +105,13 @@ pub(crate) enum Dialect {
     Binary,
 }
 
-/// Returns the name of a value on the command line.
+/// Returns the command-line name of a value.
 pub(crate) fn name(value: impl clap::ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 impl LoadArguments {
-    /// The options with their defaults: a closed loop of gets.
+    /// Returns the default options: a closed loop of lookups.
     pub(crate) fn closed_loop(server: Address, dialect: Dialect) -> Self {
         Self {
             server: ServerArgument { server },
@@ -138,7 +141,7 @@ impl LoadArguments {
         }
     }
 
-    /// Checks that the options fit together.
+    /// Checks that the options are consistent.
     ///
     /// # Errors
     /// Names the two options that contradict each other, and the reason.
@@ -154,7 +157,10 @@ impl LoadArguments {
 
     fn check_login(&self) -> Result<()> {
         self.login.check()?;
-        ensure!(!self.udp || !self.login.is_on(), "--udp has no login: it excludes --user");
+        ensure!(
+            !self.udp || !self.login.is_on(),
+            "--udp does not support a login: it excludes --user"
+        );
         Ok(())
     }
 
@@ -173,10 +179,13 @@ impl LoadArguments {
         if self.multiget > 1 {
             ensure!(
                 self.dialect == Dialect::Text,
-                "--multiget needs --dialect text: in the others many keys are many requests \
+                "--multiget needs --dialect text: other dialects request each key separately \
                  (--pipeline)"
             );
-            ensure!(self.mode != Some(Mode::Set), "--multiget needs gets, and --mode set has none");
+            ensure!(
+                self.mode != Some(Mode::Set),
+                "--multiget needs gets, which --mode set does not send"
+            );
             ensure!(
                 self.trace.is_none() || self.mode.is_some(),
                 "--multiget needs a --mode: a trace requests one key at a time"
@@ -184,12 +193,12 @@ impl LoadArguments {
         }
         ensure!(
             !self.fill || self.mode != Some(Mode::Set),
-            "--fill needs gets, and --mode set has none"
+            "--fill needs gets, which --mode set does not send"
         );
         ensure!(
             !self.no_load || self.stores_keys_unless_told(),
-            "--no-load has no effect: with --mode set, or a trace of its own requests, nothing is \
-             stored ahead"
+            "--no-load has no effect: with --mode set, or with a trace and without --mode, no keys \
+             are stored before the measurement"
         );
         Ok(())
     }
@@ -207,9 +216,12 @@ impl LoadArguments {
         }
         if self.udp {
             let only_gets = self.gets() >= 1.0 && !self.fills() && !self.plays_trace();
-            ensure!(only_gets, "--udp has only gets: it needs --mode get without --fill");
-            ensure!(self.pipeline == 1, "--udp has one request at a time: it excludes --pipeline");
-            ensure!(!self.tls.is_on(), "--udp has no TLS: it excludes --tls");
+            ensure!(only_gets, "--udp supports only gets: use --mode get without --fill");
+            ensure!(
+                self.pipeline == 1,
+                "--udp sends one request at a time: it excludes --pipeline"
+            );
+            ensure!(!self.tls.is_on(), "--udp does not support TLS: it excludes --tls");
             ensure!(!self.is_unix(), "--udp needs a host and a port, not a Unix socket");
         }
         let each_second = f64::from(self.threads.min(self.connections));
@@ -224,7 +236,7 @@ impl LoadArguments {
         matches!(self.server.server, Address::Unix(_))
     }
 
-    /// True if the load plays the trace's own requests instead of those of a mode.
+    /// True if the load replays the requests of the trace instead of the requests of a mode.
     pub(crate) fn plays_trace(&self) -> bool {
         self.trace.is_some() && self.mode.is_none()
     }
@@ -238,12 +250,12 @@ impl LoadArguments {
         self.stores_keys_unless_told() && !self.no_load
     }
 
-    /// True if the load sets a key after a get missed it.
+    /// True if the load sets a key after a miss.
     pub(crate) fn fills(&self) -> bool {
         self.fill || self.plays_trace()
     }
 
-    /// The share of gets among the requests, unless a trace decides it.
+    /// Returns the fraction of requests that are lookups, unless a trace determines it.
     pub(crate) fn gets(&self) -> f64 {
         match self.mode {
             None | Some(Mode::Get) => 1.0,
@@ -299,7 +311,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{load, parsed};
 
-    /// Returns the reason why the options do not fit together.
+    /// Returns the reason why the options are inconsistent.
     fn refusal(args: &[&str]) -> String {
         load(args).check().map_or_else(|error| format!("{error:#}"), |()| "accepted".to_owned())
     }
@@ -325,14 +337,14 @@ mod tests {
             (&["--insecure", "--tls", "--tls-name=n"], "it excludes --tls-ca and --tls-name"),
             (&["--insecure", "--tls", "--tls-key=k"], "belong together"),
             (&["--tls"], "--tls needs --tls-ca FILE"),
-            (&["--udp", "--mode=set"], "--udp has only gets"),
-            (&["--udp", "--mode=mix"], "--udp has only gets"),
-            (&["--udp", "--fill"], "--udp has only gets"),
-            (&["--udp", "--trace=t"], "--udp has only gets"),
-            (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
-            (&["--udp", "--tls", "--insecure"], "--udp has no TLS"),
+            (&["--udp", "--mode=set"], "--udp supports only gets"),
+            (&["--udp", "--mode=mix"], "--udp supports only gets"),
+            (&["--udp", "--fill"], "--udp supports only gets"),
+            (&["--udp", "--trace=t"], "--udp supports only gets"),
+            (&["--udp", "--pipeline=2"], "--udp sends one request at a time"),
+            (&["--udp", "--tls", "--insecure"], "--udp does not support TLS"),
             (&["--udp", "--server=./socket"], "not a Unix socket"),
-            (&["--udp", "--user=u"], "--udp has no login"),
+            (&["--udp", "--user=u"], "--udp does not support a login"),
             (&["--user=a b"], "expected a name without spaces"),
             (&["--password-file=f"], "--password-file needs --user"),
             (&["--rate=0.5", "--seconds=1"], "less than one request for each of the --threads"),
@@ -357,7 +369,7 @@ mod tests {
             &["--tls", "--insecure", "--tls-cert=c", "--tls-key=k"],
             &["--udp", "--multiget=5", "--rate=10"],
             &["--user=u", "--password-file=f"],
-            // One connection has one thread, however many are allowed.
+            // One connection has only one thread, even if more are allowed.
             &["--rate=1", "--seconds=1", "--threads=4", "--connections=1"],
         ] {
             assert_eq!(refusal(args), "accepted", "{args:?}");
@@ -396,7 +408,7 @@ mod tests {
         assert!(message.contains("cannot be used"), "{message}");
     }
 
-    /// The defaults are written twice: as attributes for clap, and for a comparison.
+    /// The defaults exist twice: as attributes for clap, and as code for a comparison.
     #[test]
     fn a_closed_loop_has_the_defaults_of_the_command_line() {
         let by_hand = LoadArguments::closed_loop(Address::default(), Dialect::Text);

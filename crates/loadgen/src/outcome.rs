@@ -3,8 +3,8 @@
 /// The outcome of a subcommand that ran without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The subcommand did all that the caller asked for.
+    /// The subcommand did everything that the user requested.
     Done,
-    /// An item is missing, nothing was stored, or a check failed; stderr says which.
+    /// An item is missing, an item was not stored, or a check failed. The reason is on stderr.
     Missed,
 }

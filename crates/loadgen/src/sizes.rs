@@ -17,12 +17,12 @@ impl Sizes {
     /// Parses a number, or two with a hyphen between them.
     ///
     /// # Errors
-    /// The text is no size; the message names the expected form.
+    /// The text is not a size. The message names the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let number = |text: &str| match text.parse() {
             Ok(bytes @ ..=VALUE_BYTES_MAX) => Ok(bytes),
             Ok(_) => Err(format!("expected a number of bytes from 0 to {VALUE_BYTES_MAX}")),
-            Err(_) => Err("expected a number of bytes, or two as in 10-4096".to_owned()),
+            Err(_) => Err("expected a number of bytes, or a range such as 10-4096".to_owned()),
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));
         let sizes = Self { min: number(min)?, max: number(max)? };

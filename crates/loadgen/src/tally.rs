@@ -8,31 +8,32 @@ use hdrhistogram::Histogram;
 /// The counts of one thread, or of all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Answered requests.
+    /// Requests with a response.
     pub(crate) requests: u64,
-    /// Keys requested by gets.
+    /// Keys that were looked up.
     pub(crate) gets: u64,
     /// Requested keys that the server found.
     pub(crate) hits: u64,
-    /// Answered sets.
+    /// Sets with a response.
     pub(crate) sets: u64,
-    /// Hits with another value than the stored one.
+    /// Hits whose value differs from the stored one.
     pub(crate) wrong_values: u64,
-    /// Failed requests, by the words of the error.
+    /// Failed requests, by error text.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// The first reason why a connection cannot be trusted or none is left.
+    /// The first reason why a connection cannot be trusted, or why all connections have failed.
     pub(crate) failed: Option<String>,
     /// The last reason why a connection was lost.
     pub(crate) lost: Option<String>,
     pub(crate) lost_connections: u64,
     /// Lost connections that were reopened.
     pub(crate) reopened_connections: u64,
-    /// Connections alive at the end, and connections that failed or stayed lost.
+    /// Connections alive at the end, and connections that failed or were not reopened.
     pub(crate) alive_connections: u32,
     pub(crate) failed_connections: u32,
-    /// From the sending of a request, or from its due time, to the parsed answer, in nanoseconds.
+    /// Latencies from the sending of a request, or from its due time, to the parsed response, in
+    /// nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
-    /// The length of the run; of several threads the longest.
+    /// The length of the run: the longest time of a thread.
     pub(crate) elapsed: Duration,
     pub(crate) lateness: Lateness,
     pub(crate) effort: Effort,
@@ -45,9 +46,9 @@ pub(crate) struct Lateness {
     pub(crate) scheduled: u64,
     /// Requests sent late because no connection was free when they were due.
     pub(crate) late_for_connections: u64,
-    /// Requests sent late although a connection was free: the generator was behind.
+    /// Requests sent late although a connection was free, because the generator was too slow.
     pub(crate) late_for_generator: u64,
-    /// Requests due before the end and not sent.
+    /// Requests that were due before the end but not sent.
     pub(crate) unsent: u64,
     /// The longest delay between due time and sending, by its cause, in nanoseconds.
     pub(crate) for_connections_max_ns: u64,
@@ -59,7 +60,7 @@ pub(crate) struct Lateness {
 pub(crate) struct Effort {
     /// Processor time of the busiest thread divided by its running time.
     pub(crate) busy_share: f64,
-    /// The largest share of its running time in which a thread was runnable without a processor.
+    /// The largest share of its running time in which a thread was runnable but had no processor.
     pub(crate) starved_share: f64,
 }
 
@@ -104,14 +105,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts failed requests by the words of the error.
+    /// Counts failed requests by error text.
     pub(crate) fn count_errors(&mut self, words: &[u8], times: u64) {
         if times == 0 {
             return;
         }
         let words = &words[..words.len().min(ERROR_BYTES_MAX)];
         let mut kind = words.escape_ascii().to_string();
-        // A server may send any words as errors, so the number of kinds is bounded.
+        // A server may send any error text, so the number of kinds is bounded.
         if self.errors.len() >= ERROR_KINDS_MAX && !self.errors.contains_key(&kind) {
             kind = "others".to_owned();
         }
@@ -145,7 +146,7 @@ impl Tally {
         self.effort.starved_share = self.effort.starved_share.max(other.effort.starved_share);
     }
 
-    /// Marks the run as failed if no connection is left.
+    /// Marks the run as failed if all connections have failed.
     pub(crate) fn end(&mut self) {
         if self.alive_connections == 0 {
             self.failed = self.failed.take().or(self.lost.take());
@@ -156,7 +157,7 @@ impl Tally {
         self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Returns hits over gets; `None` without gets.
+    /// Returns hits divided by lookups; `None` without lookups.
     pub(crate) fn hit_ratio(&self) -> Option<f64> {
         ratio(self.hits, self.gets)
     }
@@ -165,7 +166,7 @@ impl Tally {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// True if every request was served with the right value.
+    /// True if every request succeeded and every value was right.
     pub(crate) fn is_sound(&self) -> bool {
         self.wrong_values == 0 && self.errors.is_empty()
     }
@@ -206,12 +207,12 @@ impl Second {
     }
 }
 
-/// Returns `part` over `whole`; `None` if `whole` is 0.
+/// Returns `part` divided by `whole`; `None` if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The largest latency in the histogram, in nanoseconds; longer ones count as this.
+/// The largest latency in the histogram, in nanoseconds. Longer latencies count as this one.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 const ERROR_KINDS_MAX: usize = 32;
 const ERROR_BYTES_MAX: usize = 80;
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(tally.errors["others"], 1000 - ERROR_KINDS_MAX as u64);
         assert!(tally.errors.keys().all(|kind| kind.len() <= ERROR_BYTES_MAX));
         assert_eq!(tally.error_count(), 1000, "no error is lost");
-        // A kind that is known is counted by its name, also after the others.
+        // A kind that was counted before is still counted by its name when the limit is reached.
         let first = tally.errors.keys().next().unwrap().clone();
         tally.count_errors(first.as_bytes(), 1);
         assert_eq!(tally.errors[&first], 2);

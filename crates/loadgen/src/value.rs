@@ -2,12 +2,12 @@
 
 use crate::mix::mix;
 
-/// Replaces `value` by the value of `seed`: `value_bytes` bytes of any kind, line ends among them.
+/// Replaces `value` with the value of `seed`: `value_bytes` arbitrary bytes, including line ends.
 /// Different seeds give different values, so that a misplaced, stale or damaged value is detected.
 pub fn write_value(seed: u64, value_bytes: usize, value: &mut Vec<u8>) {
     value.clear();
     value.reserve(value_bytes + 8);
-    // Mixed once more, so that neighbouring seeds share no words.
+    // Mixes the seed again, so that the values of adjacent seeds have no common 8-byte words.
     let mut word = mix(seed);
     while value.len() < value_bytes {
         value.extend_from_slice(&mix(word).to_le_bytes());

@@ -1,7 +1,7 @@
 //! `larder bench` against a real larderd on this machine, each run for a second.
 //!
-//! The environment variable `LARDERD` names the server; without it the tests run on the larderd of
-//! their own build.
+//! The environment variable `LARDERD` names the server; without it the tests use the larderd of the
+//! same build.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs;
@@ -57,7 +57,8 @@ impl Scene {
         bench_at(&self.address(), args)
     }
 
-    /// Runs a load whose values and requests all have to be right, and returns its JSON.
+    /// Runs a load, asserts that all values are right and all requests succeed, and returns its
+    /// JSON.
     #[track_caller]
     fn sound(&self, args: &[&str]) -> Value {
         let ran = self.bench(&[args, &["--json"]].concat());
@@ -87,7 +88,7 @@ fn bench_at(address: &str, args: &[&str]) -> Result<(String, Outcome), String> {
     Ok((String::from_utf8(output).unwrap(), outcome))
 }
 
-/// Returns how many requests of the schedule were answered. A busy machine may leave some unsent.
+/// Returns how many requests of the schedule have a response. A busy machine may leave some unsent.
 #[track_caller]
 fn answered(json: &Value, scheduled: u64) -> u64 {
     let (requests, schedule) = (count(json, "requests"), &json["schedule"]);
@@ -98,10 +99,10 @@ fn answered(json: &Value, scheduled: u64) -> u64 {
 }
 
 fn count(json: &Value, name: &str) -> u64 {
-    json[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {json}"))
+    json[name].as_u64().unwrap_or_else(|| panic!("{name} is not a number in {json}"))
 }
 
-/// Runs gets and sets in a protocol, and compares its counts with those of the server.
+/// Runs lookups and sets in a protocol, and compares its counts with the counts of the server.
 #[track_caller]
 fn check_dialect(dialect: &str) {
     let scene = Scene::start(&["-m", "64"]);
@@ -251,7 +252,7 @@ impl Secured {
         Self { scene: Scene { server, folder }, chain, users, password }
     }
 
-    /// Runs gets and sets with these options of TLS, and a login.
+    /// Runs lookups and sets with these TLS options and a login.
     #[track_caller]
     fn check(&self, tls: &[&str]) {
         let login = ["--user=bench", "--password-file", &self.password];

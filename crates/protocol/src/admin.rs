@@ -177,7 +177,7 @@ impl BitOr for Topics {
     }
 }
 
-/// Why an administrative command is refused.
+/// The reason why an administrative command is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `slabs reassign` is disabled.
@@ -186,7 +186,7 @@ pub enum Refusal {
     NoSuchSlabClass,
     /// Source and target are the same class.
     SameSlabClass,
-    /// The source class has no page to spare.
+    /// The source class has no spare page.
     NoSparePage,
     /// The window of `slabs automove` is not between 3 and 1800 seconds.
     BadWindow,
@@ -232,7 +232,8 @@ pub enum Refusal {
     CannotDeletePrefix,
     /// Another removal by prefix is in progress.
     DeletingPrefix,
-    /// The server has no thread for a removal by prefix, or a stopped process holds what it needs.
+    /// The server has no thread for a removal by prefix, or a suspended process holds a resource
+    /// that the removal needs.
     NoPrefixRemoval,
     /// `stats detail` is disabled.
     DetailNotAllowed,

@@ -1,10 +1,10 @@
-//! Base64 for keys that a line cannot hold: the standard alphabet, padded (RFC 4648, section 4).
+//! Base64 for keys that a line cannot contain: the standard alphabet, padded (RFC 4648, section 4).
 
 use ::base64::Engine;
 use ::base64::alphabet::STANDARD;
 use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-/// Ignores the bits after the last byte when it decodes, as memcached does. Demands the padding.
+/// Like memcached, ignores the bits after the last byte when it decodes. Requires the padding.
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
@@ -18,8 +18,8 @@ pub fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert_eq!(encoded, Ok(out.len() - start), "each three bytes have four digits");
 }
 
-/// Decodes `text` to the beginning of `out` and returns the bytes; `None` if `text` is not valid
-/// base64, is empty, or does not fit `out`.
+/// Decodes `text` into the beginning of `out` and returns the decoded bytes; `None` if `text` is
+/// not valid base64, is empty, or does not fit `out`.
 pub fn decode<'o>(text: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
     let decoded = ENGINE.decode_slice(text, out).ok().filter(|_| !text.is_empty())?;
     out.get(..decoded)
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(decode(b"Zm9vYmFy", &mut [0; 5]), None);
     }
 
-    /// memcached ignores the bits of the last digit that belong to no byte.
+    /// memcached ignores the unused bits of the last digit.
     #[test]
     fn bits_after_the_last_byte_are_ignored() {
         for (text, bytes) in

@@ -4,7 +4,7 @@ use larder_item::{Direction, StoreMode};
 
 use crate::admin::Admin;
 
-/// A request. Borrows from the bytes it was parsed from.
+/// A request. Borrows from the received bytes.
 ///
 /// A request for several keys yields one [`Command::Get`] per key, then [`Command::EndOfKeys`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Command<'a> {
         /// The item's key.
         key: &'a [u8],
     },
-    /// Stores an item. The value follows the command line; the parser never holds it.
+    /// Stores an item. The value follows the command line. The parser never stores it.
     Store(Store<'a>),
     /// Removes an item, empties it, or marks it stale.
     Delete(Delete<'a>),
@@ -45,9 +45,9 @@ pub enum Command<'a> {
         /// The new exptime.
         exptime: i64,
     },
-    /// Invalidates everything stored so far, at once or at a time given as an exptime.
+    /// Invalidates all items, immediately or at a time given as an exptime.
     FlushAll {
-        /// The time, read as an item's exptime; 0 or negative means now.
+        /// The time, interpreted like an item's exptime; 0 or negative means now.
         exptime: i64,
     },
     /// Removes the items with a prefix that were stored before, in the background.
@@ -57,9 +57,9 @@ pub enum Command<'a> {
         /// True if the prefix is in base64.
         base64: bool,
     },
-    /// Does nothing; the server responds.
+    /// Does nothing, but the server responds.
     NoOp,
-    /// Asks for the server's version.
+    /// Requests the server's version.
     Version,
     /// Sets the log level.
     Verbosity {
@@ -76,10 +76,10 @@ pub enum Command<'a> {
         mechanism: &'a [u8],
         /// The mechanism's data: user and password for PLAIN.
         credentials: &'a [u8],
-        /// True if this continues an authentication already begun.
+        /// True if this continues an authentication that has already begun.
         is_step: bool,
     },
-    /// Closes the connection once the earlier requests are answered.
+    /// Closes the connection after the responses to earlier requests.
     Quit,
     /// Reloads the TLS certificate files.
     RefreshCertificates,
@@ -95,7 +95,7 @@ pub enum Command<'a> {
     },
     /// Hands the cache's memory to the peer, which then reads it directly.
     Region,
-    /// Reports items that the peer has read directly in the cache's memory.
+    /// Reports items that the peer has read directly from the cache's memory.
     NoteReads {
         /// The items' keys, in the encoding of [`local::keys`](crate::local::keys).
         keys: &'a [u8],
@@ -105,7 +105,8 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Returns the key of the item that the command addresses; `None` if it addresses none.
+    /// Returns the key of the item that the command addresses; `None` if the command does not
+    /// address an item.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
             Self::Get { key, .. }
@@ -139,7 +140,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// A [`Command`] about an item, which owns its key.
+/// A [`Command`] that addresses an item and owns its key.
 #[derive(Clone, Debug)]
 pub struct KeptCommand {
     key: Box<[u8]>,
@@ -160,7 +161,8 @@ impl KeptCommand {
 }
 
 impl Command<'_> {
-    /// Returns a copy that outlives the bytes of the command; `None` if it addresses no item.
+    /// Returns a copy that outlives the bytes of the command; `None` if the command does not
+    /// address an item.
     pub fn keep(&self) -> Option<KeptCommand> {
         let command = match *self {
             Self::Get { with_cas, exptime, .. } => Command::Get { key: &[], with_cas, exptime },
@@ -179,7 +181,7 @@ impl Command<'_> {
     }
 }
 
-/// The header of a store: everything but the value.
+/// The header of a store: everything except the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
     /// The item's key.
@@ -196,16 +198,16 @@ pub struct Store<'a> {
     pub value_bytes: usize,
     /// The item's new cas token; `None`: the server assigns the next one.
     pub version: Option<u64>,
-    /// True if a store whose `cas` is older than the item's succeeds and marks the item stale.
+    /// True if a store with a `cas` older than the item's must succeed and mark the item stale.
     pub invalidate: bool,
-    /// If an append finds no item, stores one with this exptime.
+    /// If the item to append to does not exist, stores it with this exptime.
     pub vivify: Option<i64>,
     /// The lease token that the store requires; the store fails if the lease is no longer valid.
     pub lease: Option<u64>,
 }
 
 impl Store<'_> {
-    /// The default of most stores: no condition, no flags, no exptime, an empty value.
+    /// The defaults for stores: no condition, no flags, no exptime, an empty value.
     pub const PLAIN: Self = Self {
         key: &[],
         mode: StoreMode::Set,
@@ -231,20 +233,22 @@ pub struct Fetch<'a> {
     pub noted: bool,
     /// The item's new exptime.
     pub exptime: Option<i64>,
-    /// On a miss, stores an empty item with this exptime and hands the recache token to this peer.
+    /// On a miss, stores an empty item with this exptime and gives the recache token to this peer.
     pub vivify: Option<i64>,
-    /// If the item expires before this exptime, hands the recache token to this peer.
+    /// If the item expires before this exptime, gives the recache token to this peer.
     pub recache: Option<i64>,
-    /// True if `recache` is compared with the new exptime, false if with the old one.
+    /// True if `recache` is compared with the new exptime, false if it is compared with the old
+    /// one.
     pub touch_first: bool,
-    /// The cas token of the peer's copy; the response omits the value if the item still has it.
+    /// The cas token of the peer's copy. The response omits the value if the item still has this
+    /// token.
     pub known_cas: Option<u64>,
     /// The cas token of an item that the get stores.
     pub version: Option<u64>,
 }
 
 impl Fetch<'_> {
-    /// Checks whether an item exists, and nothing else.
+    /// Only checks whether an item exists.
     pub const PLAIN: Self = Self {
         key: &[],
         with_value: false,
@@ -265,15 +269,15 @@ pub struct Delete<'a> {
     pub key: &'a [u8],
     /// Deletes only an item with this cas token.
     pub cas: Option<u64>,
-    /// What the delete leaves behind.
+    /// The part of the item that remains.
     pub remains: Remains,
-    /// The exptime of the remains.
+    /// The exptime of the remaining item.
     pub exptime: Option<i64>,
-    /// The cas token of the remains.
+    /// The cas token of the remaining item.
     pub version: Option<u64>,
 }
 
-/// What a [`Delete`] leaves behind.
+/// The part of an item that remains after a [`Delete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
     /// Nothing.
@@ -323,9 +327,9 @@ impl<'a> Arithmetic<'a> {
 /// The counter that a request creates on a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initial {
-    /// Its value.
+    /// The value of the counter.
     pub number: u64,
-    /// Its exptime.
+    /// The exptime of the counter.
     pub exptime: i64,
 }
 
@@ -346,9 +350,9 @@ pub enum StatsSection {
     Connections,
     /// `stats larder`: statistics that memcached does not have.
     Larder,
-    /// `stats delete_prefix`: the last removal by prefix.
+    /// `stats delete_prefix`: the most recent removal by prefix.
     DeletePrefix,
-    /// `stats hotkeys`: the keys that are asked for most.
+    /// `stats hotkeys`: the most frequently used keys.
     HotKeys,
     /// `stats cachedump`: items of a size class.
     CacheDump {

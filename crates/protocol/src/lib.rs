@@ -5,12 +5,12 @@
 //! bytes ─▶ Parser ─▶ Command + Frame ─▶ (execute) ─▶ Response + Frame ─▶ render ─▶ bytes
 //! ```
 //!
-//! This crate does no I/O, does not know the cache, reads no clock, and never allocates by a length
-//! that a peer announced. All dialects share [`Command`] and [`Response`]; the differences between
-//! them are in [`Frame`].
+//! This crate does no I/O, does not depend on the cache, does not read a clock, and never allocates
+//! memory by a length that a peer announced. All dialects share [`Command`] and [`Response`]. The
+//! differences between the dialects are in [`Frame`].
 //!
-//! A file imports only from files that do not import it: `text` hands meta commands over to `meta`,
-//! which uses what both share (`lines`), and the text of errors (`text::render`).
+//! Files do not import each other in cycles: `text` passes meta commands to `meta`, which uses the
+//! code that both share (`lines`) and the text of errors (`text::render`).
 //!
 //! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`],
 //! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], [`base64`],

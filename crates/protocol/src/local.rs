@@ -1,4 +1,4 @@
-//! The messages between larderd and the processes that read its cache's memory directly. Both
+//! The messages between larderd and the processes that read its cache's memory directly, for both
 //! sides.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! larder_read <key> <key> …      ─▶  (nothing)
 //! ```
 //!
-//! Keys are in base64, since a line cannot hold every key.
+//! Keys are in base64, because a line cannot contain every key.
 //!
 //! ```
 //! use larder_protocol::local;
@@ -31,7 +31,7 @@ use crate::number;
 /// The request for the memory, without its line end.
 pub const REQUEST: &[u8] = b"larder_region";
 
-/// The first word of a line of hints; the keys follow.
+/// The first word of a line of hints, before the keys.
 pub const HINT: &[u8] = b"larder_read";
 
 /// The maximum length of a line of hints, without its end, in bytes.
@@ -43,13 +43,13 @@ pub const ANSWER_BYTES_MAX: usize = 128;
 /// The description of a cache's memory. The file descriptor arrives with its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// A number that no other region has.
+    /// A unique number of the region.
     pub identity: u128,
-    /// Its size in bytes.
+    /// The size of the memory in bytes.
     pub bytes: u64,
-    /// The format of its content. A reader that does not know the format must not read.
+    /// The format of the memory. A reader must not read a format that it does not support.
     pub format: u32,
-    /// The number of reads that one hint stands for.
+    /// The number of reads that one hint represents.
     pub reads_per_hint: u32,
 }
 
@@ -83,7 +83,7 @@ pub fn push_key(line: &mut Vec<u8>, key: &[u8]) {
     base64::encode(line, key);
 }
 
-/// Returns the words after [`HINT`].
+/// Splits the line after [`HINT`] into words.
 pub fn keys(words: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
 }

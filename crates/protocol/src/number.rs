@@ -1,12 +1,12 @@
-//! Numbers as memcached's text dialects write them.
+//! Numbers in memcached's text dialects.
 //!
-//! Most arguments are parsed strictly: digits and nothing else, in a width that the argument fixes.
-//! The flags and the exptime of a store predate that rule: they are parsed at 64 bits and truncated
-//! to the lower 32.
+//! Most arguments are parsed strictly: only digits, with a width that depends on the argument. The
+//! flags and the exptime of a store predate that rule: they are parsed at 64 bits and truncated to
+//! the lower 32 bits.
 
-/// The maximum length of a 32-bit number in bytes, leading zeros and sign included.
+/// The maximum length of a 32-bit number in bytes, including leading zeros and sign.
 const TEXT_32_BYTES_MAX: usize = 11;
-/// The maximum length of a 64-bit number in bytes, leading zeros included.
+/// The maximum length of a 64-bit number in bytes, including leading zeros.
 const TEXT_64_BYTES_MAX: usize = 22;
 
 /// Parses digits below 2^32.
@@ -27,7 +27,7 @@ pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
 /// Parses the exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the
 /// [`unsigned_32`] with the same bits.
 ///
-/// Routers write a negative exptime in the second form.
+/// Routers send a negative exptime in the second form.
 pub(crate) fn exptime(token: &[u8]) -> Option<i64> {
     signed_32(token).or_else(|| unsigned_32(token).map(u32::cast_signed)).map(i64::from)
 }
@@ -48,7 +48,7 @@ pub(crate) fn flags_wrapping(token: &[u8]) -> Option<u32> {
     digits(token.strip_prefix(b"+").unwrap_or(token)).map(|wide| wide as u32)
 }
 
-/// Parses any number of digits below 2^64.
+/// Parses a number below 2^64 with any number of digits.
 pub(crate) fn digits(token: &[u8]) -> Option<u64> {
     if token.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The result of parsing the bytes at hand.
+//! The result of parsing the available bytes.
 
 use crate::command::Command;
 use crate::frame::Frame;
@@ -7,42 +7,44 @@ use crate::response::Response;
 /// The next element of a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// A command, which takes up the first `consumed` bytes. The value of a [`Command::Store`]
-    /// follows, with the ending that its [`Frame`] asks for.
+    /// A command in the first `consumed` bytes. The value of a [`Command::Store`] follows, with the
+    /// ending that its [`Frame`] requires.
     Command {
         /// The request.
         command: Command<'a>,
-        /// How to respond.
+        /// The form of the response.
         frame: Frame<'a>,
         /// Bytes consumed, at least one.
         consumed: usize,
     },
-    /// The first `consumed` bytes hold no request: they are part of a long line. The caller calls
-    /// again.
+    /// The first `consumed` bytes are part of a long line and do not contain a request. The caller
+    /// calls again.
     Skipped {
         /// Bytes consumed, at least one.
         consumed: usize,
     },
-    /// The bytes are incomplete. The caller calls again with more bytes behind them.
+    /// The bytes are incomplete. The caller calls again with the same bytes and more bytes after
+    /// them.
     NeedMore,
     /// The bytes are not a valid command.
     Bad(Bad<'a>),
 }
 
-/// Bytes that are not a valid command, and where the next command begins.
+/// Describes bytes that are not a valid command, and the position of the next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad<'a> {
-    /// The error to send; `None`: send nothing. A [`Response::ClientError`], a
+    /// The error to send; `None` to send nothing. A [`Response::ClientError`], a
     /// [`Response::ServerError`], or [`Response::NotFound`] if the request names something that
     /// does not exist.
     pub error: Option<Response>,
-    /// How to write the error.
+    /// The form of the error.
     pub frame: Frame<'a>,
     /// Bytes consumed, at least one.
     pub consumed: usize,
-    /// Bytes to skip after that, the value of a refused store; some may not have arrived. The error
-    /// is sent after the last of them.
+    /// Bytes to skip after the consumed ones: the value of a refused store, which may not have
+    /// arrived yet. The error is sent after the last of these bytes.
     pub swallow: u64,
-    /// True if the stream cannot be parsed any further: the caller sends the error and closes.
+    /// True if the rest of the stream cannot be parsed. The caller sends the error and closes the
+    /// connection.
     pub close: bool,
 }

@@ -19,9 +19,9 @@ pub enum Dialects {
 /// Finds the commands in a connection's bytes. The first byte of a connection selects the dialect
 /// for its lifetime.
 ///
-/// The caller keeps the bytes: each call gets the bytes not yet consumed, from the first one on,
-/// and the parser stores only its position in them. After [`Parsed::NeedMore`] the caller passes
-/// the same bytes with more behind them.
+/// The caller keeps the bytes. It passes all bytes that are not consumed yet to each call, and the
+/// parser stores only its position in them. After [`Parsed::NeedMore`] the caller passes the same
+/// bytes with more bytes after them.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, Parser};
@@ -34,7 +34,7 @@ pub enum Dialects {
 pub struct Parser {
     mode: Mode,
     text: text::Parser,
-    /// Bytes still to skip: the rest of the value of a refused login.
+    /// The number of bytes to skip: the rest of the value of a refused login.
     refused_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ enum Mode {
     Binary,
     /// Text; only a login is accepted.
     TextLogin,
-    /// Binary; only a login and the commands that need none are accepted.
+    /// Binary; only a login and the commands that do not need a login are accepted.
     BinaryLogin,
 }
 
@@ -63,11 +63,11 @@ impl Parser {
         Self { mode, ..Self::default() }
     }
 
-    /// Returns the parser for a peer that must log in. Until [`Self::unlock`], it yields
-    /// [`Command::Authenticate`](crate::Command::Authenticate), in the binary protocol also
+    /// Returns the parser for a peer that must log in. Until [`Self::unlock`], it yields only
+    /// [`Command::Authenticate`](crate::Command::Authenticate), and in the binary protocol also
     /// [`Command::Mechanisms`](crate::Command::Mechanisms) and
-    /// [`Command::Version`](crate::Command::Version), and nothing else. The two protocols log in
-    /// differently, so [`Dialects::Any`] means text here.
+    /// [`Command::Version`](crate::Command::Version). The two protocols log in differently, so
+    /// [`Dialects::Any`] means text here.
     pub fn locked(dialects: Dialects) -> Self {
         let mut parser = Self::new(match dialects {
             Dialects::Any | Dialects::Text => Dialects::Text,
@@ -77,7 +77,7 @@ impl Parser {
         parser
     }
 
-    /// Accepts all commands: the login succeeded.
+    /// Accepts all commands from now on, after a successful login.
     pub fn unlock(&mut self) {
         self.mode = match self.mode {
             Mode::TextLogin => Mode::Text,
@@ -86,7 +86,8 @@ impl Parser {
         };
     }
 
-    /// Accepts only a login: an authentication failed, even if an earlier one succeeded.
+    /// Accepts only a login from now on, after a failed authentication, even if an earlier one
+    /// succeeded.
     pub fn lock(&mut self) {
         self.mode = match self.mode {
             Mode::First | Mode::Text | Mode::TextLogin => Mode::TextLogin,
@@ -94,7 +95,7 @@ impl Parser {
         };
     }
 
-    /// Returns the frame of a response that answers no request.
+    /// Returns the frame of a response that does not belong to a request.
     pub fn unasked(&self) -> Frame<'static> {
         match self.mode {
             Mode::First | Mode::Text | Mode::TextLogin => Frame::default(),
@@ -102,8 +103,9 @@ impl Parser {
         }
     }
 
-    /// An error has taken the place of the end of the list of keys that is in progress, if one is.
-    /// Its other keys are skipped; no [`Command::EndOfKeys`](crate::Command::EndOfKeys) follows.
+    /// Ends the current list of keys, if there is one, because the caller has sent an error in
+    /// place of its end. The parser skips the other keys and does not yield
+    /// [`Command::EndOfKeys`](crate::Command::EndOfKeys).
     pub fn end_list(&mut self) {
         self.text.end_list();
     }
@@ -123,7 +125,7 @@ impl Parser {
         }
     }
 
-    /// The first byte of a connection, or a login; both are rare.
+    /// Handles the first byte of a connection and logins, which are rare.
     #[cold]
     fn next_of_few<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         match self.mode {
@@ -159,8 +161,8 @@ impl Parser {
 }
 
 /// True if `input` begins with the name of an existing command in any dialect, regardless of its
-/// arguments. False for every response in any dialect, so that two servers that take each other's
-/// responses for requests fall silent.
+/// arguments. False for every response in any dialect, so that two servers that receive each
+/// other's responses stop responding.
 pub fn names_command(input: &[u8]) -> bool {
     match input {
         [] => false,
@@ -271,8 +273,8 @@ mod tests {
             matches!(parsed, Parsed::Bad(bad) if bad.error == error && bad.swallow == 0)
         };
         let login = b"set k 0 0 3\r\na b\r\n";
-        // A value of plausible length is skipped. A longer one is not: the next login follows the
-        // line.
+        // A value of plausible length is skipped. A longer value is not skipped: the next login
+        // follows the line.
         for (line, value_bytes) in
             [(&b"set k 0 0 16385\r\n"[..], 16387), (b"set k 0 0 2147483646\r\n", 0)]
         {

@@ -18,7 +18,7 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool, fram
     }
 }
 
-/// Appends the metadata that [`Command::Fetch`](crate::Command::Fetch) asks for. With
+/// Appends the metadata that [`Command::Fetch`](crate::Command::Fetch) requests. With
 /// [`Shown::with_value`] the value follows, then [`Response::Hit`].
 pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     match frame {
@@ -46,7 +46,7 @@ pub fn removal(out: &mut Vec<u8>, id: u64) {
     text::render::removal(out, id);
 }
 
-/// Appends the response to a command, unless it has none or the frame hides it.
+/// Appends the response to a command, if it has a response and the frame does not hide it.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     if frame.hides(response) {

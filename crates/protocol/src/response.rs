@@ -7,21 +7,22 @@ use crate::admin::Refusal;
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// The item was found. Header and value are written; only the end of the value is due.
+    /// The item was found. Header and value are already written, and only the end of the value is
+    /// missing.
     Hit,
     /// The item was found and its response is complete.
     Shown,
     /// No live item has the key.
     Miss,
-    /// All keys of a request are answered.
+    /// All keys of a request have a response.
     EndOfKeys,
     /// The item was stored.
     Stored(Stored),
     /// The condition of the store did not hold.
     NotStored,
-    /// The item has another cas token.
+    /// The item has a different cas token.
     Exists,
-    /// There is no item to change.
+    /// The item to change does not exist.
     NotFound,
     /// The item was removed.
     Deleted,
@@ -41,7 +42,7 @@ pub enum Response {
     Reset,
     /// The version.
     Version,
-    /// The statistics are written; the end of the list is due.
+    /// The statistics are already written, and only the end of the list is missing.
     EndOfStats,
     /// The connection closes without a response.
     Close,
@@ -54,9 +55,9 @@ pub enum Response {
 /// The metadata of a stored item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Its cas token; 0 if the cache keeps none.
+    /// The cas token; 0 if the cache does not store cas tokens.
     pub cas: u64,
-    /// The length of its whole value in bytes.
+    /// The length of the complete value in bytes.
     pub value_bytes: usize,
 }
 
@@ -65,7 +66,7 @@ pub struct Stored {
 pub struct Touched {
     /// The client flags.
     pub flags: u32,
-    /// Its cas token; 0 if the cache keeps none.
+    /// The cas token; 0 if the cache does not store cas tokens.
     pub cas: u64,
 }
 
@@ -74,18 +75,18 @@ pub struct Touched {
 pub struct Counted {
     /// Its value.
     pub number: u64,
-    /// Its cas token; 0 if the cache keeps none.
+    /// The cas token; 0 if the cache does not store cas tokens.
     pub cas: u64,
-    /// Its time to live in seconds; `None`: it does not expire.
+    /// The time to live in seconds; `None` if the item does not expire.
     pub ttl_secs: Option<u32>,
-    /// Its time to live before the command, in seconds; `None`: it did not expire.
+    /// The time to live before the command, in seconds; `None` if the item had no time to live.
     pub ttl_before_secs: Option<u32>,
     /// True if the command created the counter.
     pub created: bool,
 }
 
-/// An item as [`Command::Fetch`](crate::Command::Fetch) and
-/// [`Command::Inspect`](crate::Command::Inspect) show it.
+/// The data of an item in the responses to [`Command::Fetch`](crate::Command::Fetch) and
+/// [`Command::Inspect`](crate::Command::Inspect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
     /// Its key.
@@ -94,11 +95,11 @@ pub struct Shown<'a> {
     pub meta: Meta,
     /// True if the response includes the value.
     pub with_value: bool,
-    /// When it expires, as a Unix time in seconds; `None`: never.
+    /// The time at which it expires, as a Unix time in seconds; `None` if it never expires.
     pub deadline_unix_secs: Option<i64>,
-    /// Its time to live in seconds; `None`: it does not expire.
+    /// The time to live in seconds; `None` if the item does not expire.
     pub ttl_secs: Option<u32>,
-    /// Its time to live before the command, in seconds; `None`: it did not expire.
+    /// The time to live before the command, in seconds; `None` if the item had no time to live.
     pub ttl_before_secs: Option<u32>,
     /// Seconds since its last store or read.
     pub idle_secs: u32,
@@ -106,22 +107,22 @@ pub struct Shown<'a> {
     pub fetched: bool,
     /// True if it is marked stale.
     pub stale: bool,
-    /// Which peer holds the recache token.
+    /// The peer that holds the recache token.
     pub token_holder: TokenHolder,
-    /// The size class that memcached would keep it in.
+    /// The size class that memcached would use for it.
     pub class: u8,
     /// Its size in bytes as memcached counts it.
     pub item_bytes: u64,
 }
 
-/// Which peer holds an item's recache token.
+/// The peer that holds an item's recache token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenHolder {
-    /// No peer: the item needs no refill.
+    /// No peer: the item does not need a refill.
     NoPeer,
     /// This peer.
     ThisPeer,
-    /// Another peer, which got it earlier.
+    /// Another peer, which received it earlier.
     AnotherPeer,
 }
 
@@ -137,7 +138,7 @@ impl From<ServerError> for Response {
     }
 }
 
-/// An invalid or forbidden request. Each variant has memcached's exact words.
+/// An invalid or forbidden request. Each variant has memcached's exact text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// The command does not exist.
@@ -158,7 +159,7 @@ pub enum ClientError {
     BadFlag,
     /// A meta flag is given twice.
     DuplicateFlag,
-    /// Either of the two; memcached does not say which.
+    /// A flag does not exist or is given twice. memcached uses one error for both.
     BadOrDuplicateFlag,
     /// The line has more flags than exist.
     TooManyFlags,
@@ -214,38 +215,38 @@ impl From<Refusal> for Response {
     }
 }
 
-/// A command that the server could not or may not execute. Each variant that memcached has, too,
-/// has its exact words.
+/// A command that the server could not or may not execute. A variant that memcached also has uses
+/// memcached's exact text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError {
     /// The item exceeds the item size limit.
     TooLarge,
-    /// No memory for the item, and nothing may be evicted; found before its value arrived or while
-    /// it was arriving.
+    /// No memory for the item, and nothing may be evicted. Found before or while the value of the
+    /// item arrived.
     OutOfMemoryStoring,
-    /// The connection may not buffer that much input.
+    /// The connection may not buffer more input.
     OutOfMemoryReadingRequest,
-    /// The connection may not buffer that much output: the items of one request.
+    /// The connection may not buffer the items of one request.
     OutOfMemoryWritingHits,
-    /// The connection may not buffer that much output: statistics.
+    /// The connection may not buffer the statistics.
     OutOfMemoryWritingStats,
     /// No memory to store the counter.
     OutOfMemory,
-    /// A stopped process that shares the cache holds what the command needs.
+    /// A suspended process that shares the cache holds a resource that the command needs.
     Stuck,
-    /// The disk tier has no room for the item.
+    /// The disk tier has no space for the item.
     OutOfDiskStoring,
     /// The disk tier has no memory for another key.
     OutOfDiskIndex,
     /// The disk does not keep up with the changes.
     DiskBusy,
-    /// The disk has failed: the disk tier takes no more changes.
+    /// The disk has failed, so that the disk tier accepts no more changes.
     DiskFailed,
     /// The disk did not return the item.
     DiskUnreadable,
     /// The server is still reading its items from disk.
     Recovering {
-        /// How much is read.
+        /// The part of the items that is read.
         percent: u8,
     },
     /// No memory to store the counter that the request creates.
@@ -254,12 +255,12 @@ pub enum ServerError {
     MemoryLimitFixed,
     /// The server runs without TLS.
     NoTls,
-    /// The new certificate files are unusable; the certificates in use stay.
+    /// The new certificate files are unusable. The server keeps the current certificates.
     CertificatesUnusable,
     /// `shutdown` is disabled.
     ShutdownNotEnabled,
-    /// `shutdown` is disabled, in the words of memcached 1.6.18.
+    /// `shutdown` is disabled, with the text of memcached 1.6.18.
     ShutdownNotEnabledOlder,
-    /// The connection limit is reached; this connection is closed.
+    /// The connection limit is reached, and this connection is closed.
     TooManyConnections,
 }

@@ -1,4 +1,4 @@
-//! Plays the scenes of conformance/api on any interface that has the operations.
+//! Runs the scenes of conformance/api on any interface that has the operations.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A cache behind an interface. Each operation returns its outcome by the name in the table of
+/// An interface to a cache. Each operation returns its outcome as a name from the table of
 /// statuses.
 pub trait FrontDoor {
-    /// Gets a value with its TTL in seconds, 0 for ever, and its cas token.
+    /// Returns a value with its TTL in seconds (0 means that it never expires) and its cas token.
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>);
     /// Stores with one of `set`, `add`, `replace`, `append`, `prepend`.
     fn store(&mut self, how: &str, key: &[u8], item: &ToStore<'_>) -> String;
-    /// Stores over the item with this cas token.
+    /// Replaces the item if it has this cas token.
     fn swap(&mut self, key: &[u8], item: &ToStore<'_>, token: u64) -> String;
     /// Removes an item.
     fn delete(&mut self, key: &[u8]) -> String;
@@ -23,19 +23,19 @@ pub trait FrontDoor {
     fn touch(&mut self, key: &[u8], ttl: u32) -> String;
     /// Increments or decrements a counter.
     fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>);
-    /// Gets several values with their flags.
+    /// Returns several values with their flags.
     fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<(Vec<u8>, u32)>>;
     /// Returns all keys with a prefix.
     fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>>;
     /// Removes all keys with a prefix.
     fn remove_prefix(&mut self, prefix: &[u8]) -> (String, Option<u64>);
-    /// Removes everything.
+    /// Removes all items.
     fn clear(&mut self);
     /// Returns the number of items.
     fn length(&mut self) -> u64;
     /// Adds to a signed counter.
     fn add_signed(&mut self, key: &[u8], delta: i64, ttl: u32) -> (String, Option<i64>);
-    /// Stores `new` in a signed counter that is `old`.
+    /// Sets a signed counter to `new` if its value is `old`.
     fn cas_signed(&mut self, key: &[u8], old: i64, new: i64) -> String;
     /// Takes a lease.
     fn lease(&mut self, key: &[u8], ms: u32) -> (String, [u64; 4]);
@@ -43,16 +43,17 @@ pub trait FrontDoor {
     fn release(&mut self, key: &[u8], lease: [u64; 4]) -> String;
     /// Returns all keys with a prefix, and the lengths of their values.
     fn reports(&mut self, prefix: &[u8]) -> Vec<(Vec<u8>, u64)>;
-    /// Closes the cache. Everything is on the disk of a disk tier then.
+    /// Closes the cache. With a disk tier, all items are then on the disk.
     fn close(self);
 }
 
-/// How a scene's cache is opened: with 8 MiB of memory.
+/// The settings of a scene's cache, which has 8 MiB of memory.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// True if items carry cas tokens.
+    /// True if items have cas tokens.
     pub cas: bool,
-    /// A disk tier, with 64 MiB of memory for what is not durable; `None` without one.
+    /// The disk tier, which has 64 MiB of memory for changes that are not durable yet; `None`
+    /// without a disk tier.
     pub tier: Option<TierSettings>,
 }
 
@@ -63,16 +64,16 @@ pub struct TierSettings {
     pub path: PathBuf,
     /// The size of the log.
     pub bytes: u64,
-    /// True for mode cache, false for mode store.
+    /// True for the mode `cache`, false for the mode `store`.
     pub is_cache: bool,
 }
 
-/// A value returned by a get.
+/// The result of a get.
 #[derive(Clone, Debug)]
 pub struct Got {
     /// The bytes.
     pub value: Vec<u8>,
-    /// TTL in seconds, 0 for ever.
+    /// The TTL in seconds; 0 if the item never expires.
     pub ttl: u32,
     /// The cas token.
     pub token: u64,
@@ -80,18 +81,18 @@ pub struct Got {
     pub flags: u32,
 }
 
-/// What a step stores.
+/// The data that a step stores.
 #[derive(Clone, Copy, Debug)]
 pub struct ToStore<'a> {
     /// The bytes.
     pub value: &'a [u8],
-    /// TTL in seconds, 0 for ever.
+    /// The TTL in seconds; 0 if the item never expires.
     pub ttl: u32,
     /// The flags.
     pub flags: u32,
 }
 
-/// Plays all scenes. `open` returns a cache, or why it cannot be opened.
+/// Runs all scenes. `open` returns a cache, or the reason why it cannot be opened.
 ///
 /// # Errors
 /// Names the first step whose result differs from the scene.
@@ -99,10 +100,10 @@ pub fn play<D: FrontDoor>(open: impl Fn(&Settings) -> Result<D, String>) -> Resu
     play_those(|_| true, open)
 }
 
-/// Plays the scenes that a client of a server can play too: those with `server`.
+/// Runs the scenes that are also valid for a client of a server, which are marked with `server`.
 ///
 /// # Errors
-/// As [`play`].
+/// Same as [`play`].
 pub fn play_on_server<D: FrontDoor>(
     open: impl Fn(&Settings) -> Result<D, String>,
 ) -> Result<usize> {
@@ -163,7 +164,7 @@ impl<'a, D: FrontDoor, O: Fn(&Settings) -> Result<D, String>> Stage<'a, D, O> {
         }
     }
 
-    /// Opens a cache with the settings of the scene and those of the step.
+    /// Opens a cache with the settings of the scene and of the step.
     fn open(&self, step: &Value) -> Result<Option<D>> {
         let settings = with_tier(&self.settings, step, self.folder.path());
         match (self.open)(&settings) {
@@ -180,7 +181,7 @@ impl<'a, D: FrontDoor, O: Fn(&Settings) -> Result<D, String>> Stage<'a, D, O> {
     }
 }
 
-/// Returns settings with the disk tier that a scene or a step asks for.
+/// Returns the settings with the disk tier that a scene or a step requests.
 fn with_tier(settings: &Settings, asked: &Value, folder: &Path) -> Settings {
     let mut settings = settings.clone();
     if let Some(mode) = asked["tier"].as_str() {
@@ -260,7 +261,7 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
     Ok(())
 }
 
-/// Plays a step of a scene that not every binding plays.
+/// Runs a step that is not implemented for every binding.
 fn extra_step(
     door: &mut impl FrontDoor,
     step: &Value,
@@ -297,7 +298,7 @@ fn extra_step(
     }
 }
 
-/// Does something for as many keys as the step counts, until the outcome is not `ok`.
+/// Calls `act` for as many keys as the step specifies, until the outcome is not `ok`.
 fn numbered(step: &Value, mut act: impl FnMut(&[u8]) -> String) -> String {
     let name = step["key"].as_str().unwrap_or_default();
     (0..step["count"].as_u64().unwrap_or(0))
@@ -306,7 +307,7 @@ fn numbered(step: &Value, mut act: impl FnMut(&[u8]) -> String) -> String {
         .unwrap_or_else(|| "ok".to_owned())
 }
 
-/// Gets several keys, and compares their values and flags with those of the step.
+/// Looks up several keys, and compares their values and flags with the step.
 fn check_many(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
     let keys: Vec<_> = list(&step["keys"]).into_iter().flatten().collect();
     let found = door.get_many(&keys);
@@ -330,7 +331,7 @@ fn check_got(step: &Value, got: &Got, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes of a field, repeated by the number in another field.
+/// Returns the bytes of a field, repeated as many times as another field specifies.
 fn repeated(step: &Value, field: &str, times: &str) -> Vec<u8> {
     let times = step[times].as_u64().unwrap_or(1);
     step[field].as_str().unwrap_or_default().repeat(times as usize).into_bytes()

@@ -1,10 +1,10 @@
-//! Values and files of tests.
+//! Values and files for tests.
 
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// Returns a folder on a tmpfs, if there is one; dropping it removes it.
+/// Creates a folder, on a tmpfs if the system has one. Dropping it removes it.
 ///
 /// # Panics
 /// The system cannot create a folder.
@@ -21,7 +21,7 @@ pub fn cache_file() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns a value that depends on its key and length, so that a test detects a wrong one.
+/// Returns a value that depends on its key and length, so that a test can detect a wrong value.
 pub fn value_of(key: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
 }

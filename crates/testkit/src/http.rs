@@ -1,4 +1,4 @@
-//! A client for the admin listener, which sends what a test wants, be it HTTP or not.
+//! A client for the admin listener. It can send any bytes, even if they are not HTTP.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -19,11 +19,11 @@ pub struct Response {
     pub headers: BTreeMap<String, String>,
     /// The body as text.
     pub body: String,
-    /// The body as it is, for values of bytes.
+    /// The body as bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Asks for a path with these further header lines.
+/// Requests a path with additional header lines.
 pub fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Response> {
     let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|line| line.to_ascii_lowercase().starts_with("host:")) {
@@ -35,8 +35,8 @@ pub fn get(address: &Address, path: &str, headers: &[&str]) -> Result<Response> 
     exchange(address, (request + "\r\n").as_bytes())
 }
 
-/// Waits until the server is ready: its sockets listen before its cache is open, those for clients
-/// of the cache first.
+/// Waits until the server is ready. Its sockets listen before its cache is open, and the sockets
+/// for clients of the cache listen first.
 pub fn wait_until_ready(address: &Address) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -60,20 +60,20 @@ pub fn start(binary: &Path, args: &[&str]) -> Result<(ServerUnderTest, Address)>
     Ok((server, admin))
 }
 
-/// Sends bytes and reads one response, to the end of the connection.
+/// Sends bytes and reads one response until the end of the connection.
 pub fn exchange(address: &Address, request: &[u8]) -> Result<Response> {
     let mut stream = Stream::connect(address)?;
     stream.set_timeout(Duration::from_secs(20))?;
     // Fails if the server refuses the request before it has read all of it.
     let _ = stream.write_all(request);
     let mut received = Vec::new();
-    // Ends with an error if the server closes while bytes of the request are unread.
+    // Returns an error if the server closes the connection before it has read the complete request.
     let ended = stream.read_to_end(&mut received);
     ensure!(!received.is_empty(), "no response: {ended:?}");
     parse(&received)
 }
 
-/// Returns a response that was read to its end.
+/// Parses a complete response.
 pub fn parse(received: &[u8]) -> Result<Response> {
     let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     let (head, bytes) = received.split_at(end.context("a head without an end")?);

@@ -1,19 +1,19 @@
-//! The requests that mcrouter, Facebook's router, sends to a backend, and a parser of replies as
-//! strict as its own. mcrouter closes the connection, with all pending requests, at the first
-//! unexpected byte; here that is an error.
+//! The requests that mcrouter, Facebook's router, sends to a backend, and a parser of replies that
+//! is as strict as mcrouter's. mcrouter closes the connection, with all pending requests, at the
+//! first unexpected byte; here that is an error.
 
 use std::str;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A request as mcrouter emits it: one key, never `noreply`.
+/// A request in mcrouter's form: one key, never `noreply`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `get`, `gets`, `gat`, `gats`.
     Get {
         /// The key.
         key: String,
-        /// True if the request asks for the cas token too.
+        /// True if the request also asks for the cas token.
         with_cas: bool,
         /// The new exptime.
         touch: Option<i32>,
@@ -66,7 +66,7 @@ pub enum Request {
         /// The key.
         key: String,
     },
-    /// `version`, the probe of a backend that was down.
+    /// `version`, which probes a backend that was down.
     Version,
     /// `flush_all`.
     Flush {
@@ -87,9 +87,9 @@ pub enum Reply {
         /// The token.
         cas: Option<u64>,
     },
-    /// No item.
+    /// A miss.
     Miss,
-    /// A miss, with a lease.
+    /// A miss with a lease.
     Lease {
         /// The token for the `lease-set`.
         token: u64,
@@ -104,7 +104,7 @@ pub enum Reply {
     Version(String),
     /// The request was wrong.
     ClientError(String),
-    /// The backend failed.
+    /// The backend could not execute the request.
     ServerError(String),
 }
 
@@ -147,8 +147,8 @@ impl Request {
         }
     }
 
-    /// Parses the reply to this request at the front of the received bytes. Returns the reply and
-    /// its length, or nothing while the reply is incomplete.
+    /// Parses the reply to this request at the beginning of the received bytes. Returns the reply
+    /// and its length, or `None` if the reply is incomplete.
     ///
     /// # Errors
     /// mcrouter would not accept the reply. The error shows the line.
@@ -200,7 +200,7 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Returns the next line without its end; the end may be a bare newline.
+    /// Returns the next line without its end, which may be a newline without a carriage return.
     fn line(&mut self) -> Result<Option<&'a str>> {
         let rest = &self.received[self.at..];
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
@@ -220,7 +220,7 @@ impl<'a> Input<'a> {
         Ok(Some(&rest[..bytes]))
     }
 
-    /// Parses the reply to a get. A `lease-get` is answered by an item or a lease, never by a bare
+    /// Parses the reply to a get. The reply to a `lease-get` is an item or a lease, never only
     /// `END`.
     fn value(&mut self, line: &str, with_cas: bool, leases: bool) -> Result<Option<Reply>> {
         let words: Vec<&str> = line.split(' ').collect();

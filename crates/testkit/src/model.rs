@@ -13,7 +13,7 @@ pub struct ModelItem {
     pub flags: u32,
     /// The second in which the item expires.
     pub deadline: Deadline,
-    /// The cas token that the cache under test gave the item.
+    /// The cas token that the cache under test assigned to the item.
     pub cas: u64,
     /// True if the value is marked stale.
     pub stale: bool,
@@ -24,7 +24,7 @@ pub struct ModelItem {
 }
 
 impl ModelItem {
-    /// Resets the state that belongs to the old value.
+    /// Resets the state of the old value.
     fn begin_anew(&mut self) {
         (self.stale, self.token_sent, self.fetched) = (false, false, false);
     }
@@ -33,24 +33,24 @@ impl ModelItem {
 /// The outcome of a store, or of another change that checks a cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Stored or done; the test reports the new token by [`Model::set_cas`].
+    /// Stored or done; the test passes the new token to [`Model::set_cas`].
     Stored,
     /// The mode's condition does not hold.
     NotStored,
-    /// The item has another token.
+    /// The item has a different token.
     Exists,
-    /// No item.
+    /// The item does not exist.
     NotFound,
 }
 
 /// The outcome of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// The new number; the test reports the new token by [`Model::set_cas`].
+    /// The new number; the test passes the new token to [`Model::set_cas`].
     Number(u64),
-    /// No item.
+    /// The item does not exist.
     NotFound,
-    /// The item has another token.
+    /// The item has a different token.
     Exists,
     /// The value is not a number.
     NonNumeric,
@@ -65,7 +65,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns an empty cache whose clock shows `now`.
+    /// Creates an empty cache whose clock shows `now`.
     pub fn new(now: Second) -> Self {
         Self { now, ..Self::default() }
     }
@@ -89,8 +89,8 @@ impl Model {
         self.items.get(key)
     }
 
-    /// Returns the live item of a key and marks it as fetched. The returned copy has the state
-    /// before.
+    /// Returns the live item of a key and marks it as fetched. The returned copy has the previous
+    /// state.
     pub fn read(&mut self, key: &[u8]) -> Option<ModelItem> {
         let item = self.items.get_mut(key)?;
         let before = item.clone();
@@ -103,8 +103,8 @@ impl Model {
         self.items.keys().map(Vec::as_slice)
     }
 
-    /// Stores an item. If `takes_older` is true, a token lower than the item's stores a stale item
-    /// in its place.
+    /// Stores an item. If `takes_older` is true, a store with a token lower than the item's
+    /// replaces it with a stale item.
     pub fn store(
         &mut self,
         key: &[u8],
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// Records the token that the cache gave the last stored item of a key.
+    /// Records the token that the cache assigned to the last stored item of a key.
     pub fn set_cas(&mut self, key: &[u8], cas: u64) {
         if let Some(item) = self.items.get_mut(key) {
             item.cas = cas;
@@ -196,8 +196,8 @@ impl Model {
         outcome
     }
 
-    /// Gives out the recache token. Returns false if a client has it already, or the item has
-    /// another cas token.
+    /// Gives the recache token to a client. Returns false if a client already has it, or the item
+    /// has a different cas token.
     pub fn claim(&mut self, key: &[u8], cas: Option<u64>) -> bool {
         let may_win = self.compare(key, cas) == Outcome::Stored;
         match self.items.get_mut(key) {
@@ -207,7 +207,7 @@ impl Model {
     }
 
     /// Adds to or subtracts from a counter and sets the deadline if one is given. A number that
-    /// needs more bytes than the old value is a new item.
+    /// needs more bytes than the old value becomes a new item.
     pub fn arithmetic(
         &mut self,
         key: &[u8],
@@ -239,7 +239,7 @@ impl Model {
         Counted::Number(moved.0)
     }
 
-    /// Removes everything and cancels a scheduled clear.
+    /// Removes all items and cancels a scheduled clear.
     pub fn clear(&mut self) {
         self.items.clear();
         self.clear_at = None;

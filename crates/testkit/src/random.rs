@@ -1,11 +1,11 @@
-//! A small generator of random numbers, for tests that draw what they do.
+//! A small generator of random numbers for tests.
 
 /// A sequence of numbers that its seed determines (Marsaglia, "Xorshift RNGs", 2003).
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the sequence of a seed other than 0; each thread needs its own.
+    /// Creates the sequence of a seed other than 0. Each thread needs a different seed.
     pub fn with_seed(seed: u64) -> Self {
         assert_ne!(seed, 0, "the sequence of the seed 0 is all zeros");
         Self(seed)

@@ -33,18 +33,18 @@ impl Scene {
         Self::start_on(larderd, Transport::Tcp, args)
     }
 
-    /// As [`Self::start`], on a port or a unix socket.
+    /// Same as [`Self::start`], but on a port or a unix socket.
     pub fn start_on(larderd: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
         let server = ServerUnderTest::start(larderd, transport, args)?;
         let address = server.address().clone();
         Self::around(server, address)
     }
 
-    /// As [`Self::start`], with a running server; the bystander connects to this address.
+    /// Same as [`Self::start`], but with a running server. The bystander connects to `address`.
     pub fn around(server: ServerUnderTest, address: Address) -> Result<Self> {
         let mut stream = Stream::connect(&address)?;
         stream.ask(b"version\r\n", b"\r\n")?;
-        // By now all workers run, or nearly all.
+        // Now all workers run, or nearly all.
         sleep(Duration::from_millis(200));
         let (rss_before_bytes, descriptors_before) =
             (server.rss_bytes()?, server.descriptor_count()?);
@@ -65,7 +65,7 @@ impl Scene {
         Stream::connect(&self.address).with_context(log)
     }
 
-    /// Fails if the server has grown by more than this since the start.
+    /// Fails if the server's memory has grown by more than `bytes` since the start.
     pub fn has_grown_at_most(&self, bytes: u64) -> Result<()> {
         let now_bytes = self.server.rss_bytes()?;
         let grown_bytes = now_bytes.saturating_sub(self.rss_before_bytes);
@@ -73,7 +73,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Runs `act` while the server is stopped. The bystander must be patient during that time.
+    /// Runs `act` while the server is suspended. The bystander must wait during that time.
     pub fn while_stopped(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         self.server.signal(Signal::STOP)?;
         let acted = act();
@@ -82,14 +82,14 @@ impl Scene {
     }
 
     /// Ends the scene after all other clients have left. Checks that the server runs, that the
-    /// bystander was always answered in time, that the descriptors of the other clients are free
-    /// again, and that the kernel has no operation in progress for them, which would hold a socket
-    /// whose descriptor is closed.
+    /// bystander always received a response in time, and that the descriptors of the other clients
+    /// are closed. Also checks that the kernel has no operation in progress for them, which would
+    /// keep a socket open after its descriptor is closed.
     pub fn end(mut self) -> Result<()> {
         let longest = self.bystander.end()?;
         ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
         ensure!(self.server.is_running()?, "the server has ended: {}", self.server.log());
-        // The bystander's descriptor is free, as well.
+        // The bystander's descriptor is also closed.
         let wanted = self.descriptors_before - 1;
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.server.descriptor_count()? > wanted {
@@ -132,5 +132,5 @@ impl Bystander {
     }
 }
 
-/// Generous, for machines with two cores and other load.
+/// Long enough for machines with two cores and other load.
 const BYSTANDER_PATIENCE: Duration = Duration::from_secs(2);

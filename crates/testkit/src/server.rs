@@ -1,4 +1,4 @@
-//! A server that a test starts, talks to and stops.
+//! A server that a test starts, uses and stops.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::stream::Stream;
 
-/// A server. They agree except where a transcript marks a difference.
+/// The kinds of servers. They behave the same except where a transcript marks a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// larderd.
@@ -44,10 +44,10 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The transport that a server listens on.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A Unix socket in a folder of the server's own.
+    /// A Unix socket in a new folder.
     Unix,
     /// A free port of 127.0.0.1.
     Tcp,
@@ -75,16 +75,16 @@ impl ServerUnderTest {
     /// until it accepts connections.
     ///
     /// # Errors
-    /// The binary cannot be started, ends at once, or does not listen within 30 seconds. The error
-    /// quotes the server's stderr.
+    /// The binary cannot be started, ends immediately, or does not listen within 30 seconds. The
+    /// error quotes the server's stderr.
     pub fn start(binary: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
         Self::start_with(binary, transport, args, &[])
     }
 
-    /// As [`ServerUnderTest::start`], with these environment variables.
+    /// Same as [`ServerUnderTest::start`], but with these environment variables.
     ///
     /// # Errors
-    /// Those of [`ServerUnderTest::start`].
+    /// Same as [`ServerUnderTest::start`].
     pub fn start_with(
         binary: &Path,
         transport: Transport,
@@ -99,10 +99,10 @@ impl ServerUnderTest {
         Self::start_in(folder, binary, address, args, environment)
     }
 
-    /// As [`ServerUnderTest::start`], on the given address.
+    /// Same as [`ServerUnderTest::start`], but on the given address.
     ///
     /// # Errors
-    /// Those of [`ServerUnderTest::start`].
+    /// Same as [`ServerUnderTest::start`].
     pub fn start_at(binary: &Path, address: Address, args: &[&str]) -> Result<Self> {
         Self::start_in(new_folder()?, binary, address, args, &[])
     }
@@ -145,12 +145,13 @@ impl ServerUnderTest {
         }
     }
 
-    /// A server accepts connections before it has opened its directory on disk, and says so. Those
-    /// that [`disk_tier`] has given one open it at once: it is empty.
+    /// Waits until the server has opened its directory on disk. A server accepts connections before
+    /// that, and responds with an error. The directories of [`disk_tier`] are empty, so that the
+    /// server opens them immediately.
     fn wait_until_its_disk_is_open(&self, deadline: Instant) -> Result<()> {
         while env::var_os("LARDER_TIER").is_some() {
             let mut stream = Stream::connect(&self.address)?;
-            // A server of the binary protocol or TLS ends the connection.
+            // A server with the binary protocol or TLS ends the connection.
             let Ok(answer) = stream.ask(b"stats\r\n", b"\r\n") else { break };
             if !String::from_utf8_lossy(&answer).contains("STAT recovering_percent") {
                 break;
@@ -201,8 +202,8 @@ impl ServerUnderTest {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
     }
 
-    /// Returns the number of operations that the kernel holds for the io_urings of the process.
-    /// Each holds a reference to its file. 0 without rings.
+    /// Returns the number of pending operations in the io_urings of the process. Each operation
+    /// holds a reference to its file. Returns 0 without rings.
     ///
     /// # Errors
     /// The process has ended, or the kernel does not list the operations of a ring.
@@ -212,7 +213,7 @@ impl ServerUnderTest {
         for descriptor in fs::read_dir(process.join("fd"))? {
             let number = descriptor?.file_name();
             let target = fs::read_link(process.join("fd").join(&number));
-            // A descriptor that was closed meanwhile was no ring.
+            // A descriptor that was closed in the meantime is not a ring.
             if target.is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]") {
                 operations += operations_of(&process.join("fdinfo").join(number))?;
             }
@@ -220,8 +221,8 @@ impl ServerUnderTest {
         Ok(operations)
     }
 
-    /// Waits until all threads whose names begin with `name` are blocked, and returns how often
-    /// they have blocked so far.
+    /// Waits until all threads whose names begin with `name` are blocked. Returns how often they
+    /// have blocked so far.
     ///
     /// # Errors
     /// The process has ended, or the threads stay busy for 30 seconds.
@@ -302,9 +303,9 @@ fn operations_of(fdinfo: &Path) -> Result<usize> {
     bail!("{} does not list operations", fdinfo.display())
 }
 
-/// The variables that give a server a directory on disk, of the mode that `LARDER_TIER` names:
-/// all tests then run with a disk tier, but for those whose options contradict one. What else
-/// contradicts one is in conformance/tier.toml.
+/// Returns the variables that give a server a directory on disk in the mode that `LARDER_TIER`
+/// names. All tests then run with a disk tier, except those with options that exclude one.
+/// conformance/tier.toml lists further exceptions.
 fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
     const CONTRADICT: [&str; 5] =
         ["-e", "--memory-file", "--local-readers", "--tier-path", "ext_path"];
@@ -319,8 +320,8 @@ fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
     }
 }
 
-/// The variable that lets changes wait for a slow disk. Beside other tests a disk may not keep up
-/// for longer than the one second that is the default, and each change would then fail.
+/// Returns the variable that lets changes wait longer for a slow disk. While other tests run, a
+/// disk may be too slow for longer than the default of one second, and each change would fail.
 fn patience(args: &[&str]) -> Option<(&'static str, &'static str)> {
     let has = |option: &str| args.iter().any(|arg| arg.starts_with(option));
     (has("--tier-path") && !has("--tier-wait-secs")).then_some(("LARDER_TIER_WAIT_SECS", "20"))
@@ -329,7 +330,7 @@ fn patience(args: &[&str]) -> Option<(&'static str, &'static str)> {
 /// Runs a command that ends by itself.
 ///
 /// # Errors
-/// The command cannot be started, or still runs after 30 seconds; it is killed then.
+/// The command cannot be started, or still runs after 30 seconds. Then it is killed.
 pub fn run_to_end(command: &mut Command) -> Result<Output> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if end_of(&mut child)?.is_none() {
@@ -339,7 +340,7 @@ pub fn run_to_end(command: &mut Command) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-/// Waits for the end of a child, up to the limit.
+/// Waits for the end of a child, at most for the time limit.
 fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
@@ -377,14 +378,14 @@ pub fn version(binary: &Path) -> Result<String> {
     let name = || binary.display().to_string();
     let output = Command::new(binary).arg("-V").output().with_context(name)?;
     let printed = String::from_utf8(output.stdout).with_context(name)?;
-    // larderd prints the version of memcached that it follows before its own.
+    // larderd prints the version of the memcached that it follows, and then its own version.
     let last = printed.lines().rfind(|line| line.contains(' ')).map(str::to_owned);
     last.with_context(|| format!("{} -V prints {printed:?}, expected its version", name()))
 }
 
 /// Returns a command for a server binary without the `LARDER_*` variables of the tests'
 /// environment. It keeps `LARDER_IO`, which selects the event loop for all tests. As root it adds
-/// the `-u root` that memcached demands.
+/// `-u root`, which memcached requires.
 pub fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -404,13 +405,13 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Returns an address of the loopback interface on which no process listens, a different one each
-/// time.
+/// Returns an address of the loopback interface on which no process listens. Each call returns a
+/// different address.
 ///
-/// The port is outside the range that the kernel gives to clients: such a client could take the
-/// port before the server listens, or be connected to itself. This function does not try to listen
-/// on the port either: a process that another thread is starting would inherit the socket and
-/// listen for a moment, and the test would take it for the server.
+/// The port is outside the range that the kernel assigns to clients. A client could otherwise take
+/// the port before the server listens, or be connected to itself. This function also does not try
+/// to listen on the port. A process that another thread is starting would inherit the socket and
+/// listen for a moment, and the test would mistake it for the server.
 ///
 /// # Errors
 /// No port is free.

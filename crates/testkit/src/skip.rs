@@ -1,4 +1,4 @@
-//! Tests that do not run on a machine.
+//! Tests that cannot run on this machine.
 
 use std::env;
 use std::fmt::Display;
@@ -8,14 +8,15 @@ use std::panic::Location;
 use std::path::Path;
 use std::thread;
 
-/// Notes that the calling test, or a part of it, does not run here, and why. The test returns then.
+/// Records that the calling test, or a part of it, cannot run here, and the reason. The test then
+/// returns.
 ///
-/// The note is a line of output and a line `PROGRAM TEST: REASON` of the file that the environment
+/// Prints a line, and appends a line `PROGRAM TEST: REASON` to the file that the environment
 /// variable `SKIPPED_TESTS` names. `make test` prints these lines at its end. In CI it fails if one
-/// of them is not in `.ci/skipped`.
+/// of the lines is not in `.ci/skipped`.
 ///
 /// # Panics
-/// The file cannot be written: a skipped test has to be seen.
+/// The file cannot be written. A skipped test must not go unnoticed.
 #[track_caller]
 pub fn skip(reason: impl Display) {
     let caller = Location::caller().file();

@@ -3,7 +3,7 @@
 use crate::Stream;
 use anyhow::{Context, Result};
 
-/// Returns a number of `stats`, or of `stats` with the name of a section.
+/// Returns a number from `stats`, or from `stats` with the name of a section.
 pub fn stat(stream: &mut Stream, section: &str, name: &str) -> Result<u64> {
     let request = format!("stats {section}").trim_end().to_owned() + "\r\n";
     let answer = String::from_utf8(stream.ask(request.as_bytes(), b"END\r\n")?)?;

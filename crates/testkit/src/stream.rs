@@ -10,7 +10,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 
 use crate::server::Address;
 
-/// A connection that waits up to 30 seconds for an answer, unless `set_timeout` changes that.
+/// A connection that waits up to 30 seconds for a response, unless `set_timeout` changes that.
 #[derive(Debug)]
 pub enum Stream {
     /// A Unix socket.
@@ -54,11 +54,11 @@ impl Stream {
         }
     }
 
-    /// Bounds what the system holds of this side's data. The memory of all sockets of the machine
-    /// has a limit, beyond which packets are dropped, also those of other tests.
+    /// Limits the size of the socket's buffers. The memory for all sockets of the machine is
+    /// limited. Beyond this limit the kernel drops packets, including packets of other tests.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn limit_buffers(&self, bytes: usize) -> io::Result<()> {
         let socket = match self {
             Self::Unix(stream) => stream.as_fd(),
@@ -82,7 +82,7 @@ impl Stream {
     /// Shuts down one direction or both.
     ///
     /// # Errors
-    /// The server closed the connection before.
+    /// The server has already closed the connection.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.shutdown(how),
@@ -90,11 +90,11 @@ impl Stream {
         }
     }
 
-    /// Waits until no more than `bytes_max` of changes and evicted items are not on the disk of
-    /// `--tier-path` yet. A cache drops what its disk does not take in time.
+    /// Waits until at most `bytes_max` of changes and evicted items are not on the disk of
+    /// `--tier-path` yet. A cache drops items that its disk does not accept in time.
     ///
     /// # Errors
-    /// They are not written within 20 seconds, or those of [`Stream::ask`].
+    /// They are not written within 20 seconds. Also the errors of [`Stream::ask`].
     pub fn wait_for_disk(&mut self, bytes_max: u64) -> io::Result<()> {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -113,10 +113,10 @@ impl Stream {
         }
     }
 
-    /// Sends a request and reads until the answer ends with `end`.
+    /// Sends a request and reads until the response ends with `end`.
     ///
     /// # Errors
-    /// The connection fails, or the answer does not end in time. The error shows the answer.
+    /// The connection fails, or the response does not end in time. The error shows the response.
     pub fn ask(&mut self, request: &[u8], end: &[u8]) -> io::Result<Vec<u8>> {
         self.write_all(request)?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -130,7 +130,7 @@ impl Stream {
                     continue;
                 }
                 Ok(_) => ErrorKind::TimedOut,
-                // A read waits for as long as the answer may take.
+                // The time limit of a read is the time limit of the response.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => ErrorKind::TimedOut,
                 Err(error) => return Err(error),
             };
@@ -143,11 +143,11 @@ impl Stream {
     }
 }
 
-/// Repeats a blocking call that ends as interrupted. A machine that resumes from sleep interrupts
-/// reads that have a time limit.
+/// Repeats a blocking call that was interrupted. A machine that resumes from sleep interrupts reads
+/// that have a time limit.
 ///
 /// # Errors
-/// As the call.
+/// The errors of the call.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 /// Returns the folder of the request traces: the environment variable `LARDER_TRACES`, or
-/// `shared/traces` beside the checkout. Returns `None` and prints a line if the default does not
-/// exist; tests that need traces are skipped then.
+/// `shared/traces` in the parent folder of the checkout. Returns `None` and prints a line if the
+/// default does not exist. Then tests that need traces are skipped.
 ///
 /// # Panics
-/// `LARDER_TRACES` names no folder.
+/// `LARDER_TRACES` does not name a folder.
 #[track_caller]
 pub fn traces() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("LARDER_TRACES") {

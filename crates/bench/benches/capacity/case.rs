@@ -9,17 +9,17 @@ use crate::load::{self, Load};
 
 pub(crate) struct Case {
     pub(crate) memory_mib: u64,
-    /// True if items carry cas tokens (false: `-C`).
+    /// True if items have cas tokens (false: `-C`).
     pub(crate) cas: bool,
-    /// Seconds after which items expire; 0 never.
+    /// Seconds after which items expire; 0 if they never expire.
     pub(crate) exptime: u32,
 }
 
 /// The counts of a full server.
 pub(crate) struct Held {
-    /// Items by the server's own count.
+    /// Items according to the server's counter.
     pub(crate) curr_items: u64,
-    /// Items that a get finds.
+    /// Items that can be read.
     pub(crate) readable: u64,
     /// Resident memory of the process, in bytes.
     pub(crate) rss_bytes: u64,
@@ -43,7 +43,7 @@ impl Case {
         }
         let server = ServerUnderTest::start(binary, Transport::Unix, &args)?;
         let mut stream = server.connect()?;
-        // Three times as many as would fit without any overhead.
+        // Three times as many items as would fit without any overhead.
         let items = 3 * (self.memory_mib << 20) / load::ITEM_BYTES;
         let load = Load { items, exptime: self.exptime };
         load.store(&mut stream)?;

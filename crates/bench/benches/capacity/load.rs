@@ -12,7 +12,7 @@ pub(crate) const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES;
 
 /// Items sent together.
 const BATCH: u64 = 1000;
-/// Keys of a get. Both servers read such a line in one piece.
+/// Keys per get. Both servers read a line of this length in one piece.
 const KEYS_OF_A_GET: u64 = 50;
 
 pub(crate) struct Load {
@@ -34,13 +34,13 @@ impl Load {
             }
             stream.write_all(&request).context("storing")?;
         }
-        // The stores have no replies; an error would precede the version.
+        // The stores have no replies. If one failed, its error would arrive before the version.
         let answer = stream.ask(b"version\r\n", b"\r\n")?;
         ensure!(answer.starts_with(b"VERSION "), "{}", answer.escape_ascii());
         Ok(())
     }
 
-    /// Gets all items, checks them and returns the number of hits.
+    /// Reads all items, checks them and returns the number of hits.
     pub(crate) fn count_readable(&self, stream: &mut Stream) -> Result<u64> {
         let mut readable = 0;
         let mut request = Vec::new();
@@ -50,7 +50,7 @@ impl Load {
             request.extend_from_slice(b"get");
             numbers.clone().try_for_each(|number| write!(request, " {}", key(number)))?;
             request.extend_from_slice(b"\r\n");
-            // No value ends like this: values have no letters.
+            // No value ends with this, because values do not contain letters.
             let answer = stream.ask(&request, b"END\r\n")?;
             readable += count(&answer, numbers)?;
         }
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-/// Returns the number of items in an answer, and checks that it holds nothing else.
+/// Returns the number of items in a response, and checks that it contains nothing else.
 fn count(answer: &[u8], numbers: std::ops::Range<u64>) -> Result<u64> {
     let mut rest = answer;
     let mut found = 0;

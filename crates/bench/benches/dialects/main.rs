@@ -1,6 +1,6 @@
 //! The cost of a get and a set in each dialect: parsing, executing and rendering, without sockets.
-//! A request over a socket adds the kernel's part, which is the same for all dialects, so that they
-//! differ less there.
+//! A request over a socket also has the cost of the kernel, which is the same for all dialects and
+//! makes the differences smaller.
 #![forbid(unsafe_code)]
 
 mod requests;
@@ -16,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use requests::{Dialect, KEYS, Operation};
 
-/// Prints the median over rounds of the nanoseconds of a request. The dialects take turns in a
+/// Prints the nanoseconds per request, as the median of all rounds. The dialects take turns in a
 /// round.
 fn main() -> Result<()> {
     let (rounds, repeats) = if is_measuring() { (41, 20) } else { (1, 1) };
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Requests all keys several times from a fresh server. Returns the nanoseconds of a request.
+/// Requests all keys several times from a new server. Returns the nanoseconds per request.
 fn one_round(
     dialect: Dialect,
     operation: Operation,

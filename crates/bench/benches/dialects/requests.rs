@@ -15,8 +15,7 @@ pub(crate) enum Operation {
     Set,
 }
 
-/// Number of items, requested one after the other: few enough that the processor's caches hold
-/// them.
+/// Number of items, requested one after the other: few enough to fit in the processor's caches.
 pub(crate) const KEYS: usize = 1000;
 
 impl Operation {

@@ -1,8 +1,8 @@
 //! A bulk load: one thread stores items that are new to an empty cache.
 //!
-//! A cache grows its tables meanwhile. The slowest single set shows whether one set pays for the
-//! growth of many. Times are those of the thread's processor: other work on the machine delays a
-//! set, but does not add to them.
+//! A cache grows its tables during the load. The time of the slowest set shows whether a single set
+//! pays for growth that many sets need. The bench measures the processor time of the thread, so
+//! that other work on the machine does not add to it.
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -32,7 +32,7 @@ pub(crate) fn print_loads(items: u64) {
     }
 }
 
-/// Returns an empty cache with room for a quarter more than the items, so that nothing is evicted.
+/// Returns an empty cache with space for a quarter more items, so that nothing is evicted.
 fn empty(name: &str, items: u64) -> Box<dyn Measured> {
     let capacity = items * 5 / 4;
     match name {
@@ -50,7 +50,7 @@ fn load(cache: &dyn Measured, items: u64) -> u64 {
 
 /// Stores all items and returns the processor times of the sets in nanoseconds, shortest first.
 fn clocked_load(cache: &dyn Measured, items: u64) -> Vec<u32> {
-    // Its memory is there before the first set.
+    // Allocates its memory before the first set.
     let mut times = vec![1; items as usize];
     let mut before = thread_ns();
     for (number, time) in times.iter_mut().enumerate() {

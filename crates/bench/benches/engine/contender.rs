@@ -10,15 +10,15 @@ use crate::workload::{KEY_BYTES, Measured};
 
 /// A cache under measurement.
 pub(crate) trait Contender: Sync {
-    /// Replaces `value` by the value of the key. Returns false on a miss.
+    /// Replaces `value` with the value of the key. Returns false on a miss.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> bool;
 
     fn set(&self, key: &[u8], value: &[u8]);
 
-    /// Prefetches the memory that gets of these keys will read, if the cache can.
+    /// Prefetches the memory that lookups of these keys will read, if the cache supports that.
     fn prefetch<'k>(&self, _keys: impl Iterator<Item = &'k [u8]>) {}
 
-    /// Runs the work that the cache has deferred.
+    /// Runs deferred work of the cache.
     fn settle(&self) {}
 }
 
@@ -29,15 +29,15 @@ pub(crate) type QuickCache = quick_cache::sync::Cache<Box<[u8]>, Arc<[u8]>>;
 pub(crate) type Moka = moka::sync::Cache<Box<[u8]>, Arc<[u8]>>;
 pub(crate) type Foyer = foyer_memory::Cache<Box<[u8]>, Box<[u8]>>;
 
-/// Returns a Larder cache with `memory_bytes` of memory. Twice the bytes of the items avoid
+/// Returns a Larder cache with `memory_bytes` of memory. Twice the size of the items avoids
 /// evictions.
 pub(crate) fn larder(memory_bytes: u64) -> larder::Cache {
     let builder = larder::Cache::builder().memory_bytes(memory_bytes);
     builder.open().expect("the machine has some memory")
 }
 
-/// Returns one of the other caches, by its name, with room for this many items with values of this
-/// many bytes.
+/// Returns one of the other caches by its name, with space for `capacity` items with values of
+/// `value_bytes`.
 pub(crate) fn other(name: &str, capacity: u64, value_bytes: usize) -> Box<dyn Measured> {
     match name {
         "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
@@ -53,8 +53,8 @@ pub(crate) fn others(capacity: u64, value_bytes: usize) -> [Box<dyn Measured>; N
     std::array::from_fn(|index| other(NAMES[index + 1], capacity, value_bytes))
 }
 
-/// Returns Segcache with memory for this many items, and a hash table at most two thirds full: its
-/// buckets do not grow. It evicts as in its paper, by merging segments.
+/// Returns Segcache with memory for `capacity` items. Its hash table is at most two thirds full,
+/// because its buckets do not grow. It evicts by merging segments, as described in its paper.
 pub(crate) fn segcache(capacity: u64, value_bytes: usize) -> Segcache {
     let slots = (capacity * 3 / 2).next_power_of_two();
     let item_bytes = (SEGCACHE_HEADER_BYTES + KEY_BYTES + value_bytes + 1).next_multiple_of(8);
@@ -62,7 +62,7 @@ pub(crate) fn segcache(capacity: u64, value_bytes: usize) -> Segcache {
     let segment_bytes = (heap_bytes / 128).next_power_of_two().clamp(SEGMENT_MIN, SEGMENT_MAX);
     let built = Segcache::builder()
         .hash_power(slots.ilog2().max(7) as u8)
-        // One segment is being written, and merging needs one.
+        // One segment for appending, and one for merging.
         .heap_size(heap_bytes.next_multiple_of(segment_bytes) + 2 * segment_bytes)
         .segment_size(segment_bytes as i32)
         .eviction(Policy::Merge { max: 8, merge: 4, compact: 2 })
@@ -72,11 +72,12 @@ pub(crate) fn segcache(capacity: u64, value_bytes: usize) -> Segcache {
 
 /// The bytes of an item in a segment of Segcache before its key.
 const SEGCACHE_HEADER_BYTES: usize = 12;
-/// The bytes of a segment, by default a mebibyte: a small cache needs smaller ones.
+/// The minimum size of a segment. The default is a mebibyte, but a small cache needs smaller
+/// segments.
 const SEGMENT_MIN: usize = 32 << 10;
 const SEGMENT_MAX: usize = 1 << 20;
 
-/// Returns foyer with the policy whose gets can run in parallel.
+/// Returns foyer with the policy that allows parallel lookups.
 pub(crate) fn foyer(capacity: u64) -> Foyer {
     let builder = foyer_memory::CacheBuilder::new(capacity as usize);
     builder.with_eviction_config(S3FifoConfig::default()).build()
@@ -97,7 +98,7 @@ impl Contender for larder::Cache {
     }
 }
 
-// The other caches share their values; a get that copied them into new memory would be slower.
+// The other caches return shared values. A get that copied a value into new memory would be slower.
 
 impl Contender for QuickCache {
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> bool {
@@ -156,8 +157,8 @@ impl Contender for Segcache {
     }
 
     fn set(&self, key: &[u8], value: &[u8]) {
-        // A set may find its bucket full of other items, or no segment to evict while other threads
-        // evict. Then the item is missing, which `held` and the hit ratio count.
+        // A set fails if its bucket is full, or if other threads are evicting and no segment is
+        // left to evict. Then the item is missing, which `held` and the hit ratio show.
         let _ = self.insert(key, value, None, Duration::ZERO);
     }
 }

@@ -1,8 +1,9 @@
 //! Sets with memory for a quarter of the stored items.
 //!
-//! Larder holds bytes, the others hold entries. Two bounds make them comparable: as many entries as
-//! Larder held when it was filled, or as many as take its memory. For the second one a process of
-//! its own fills each cache far beyond its capacity and measures the memory of an entry.
+//! Larder limits bytes, the other caches limit entries. Two limits make them comparable: as many
+//! entries as Larder held when it was full, or as many entries as fit in its memory. For the second
+//! limit, a separate process for each cache stores far more items than its capacity and measures
+//! the memory per entry.
 
 use crate::contender::{self, NAMES};
 use crate::footprint::{self, Load};
@@ -11,7 +12,8 @@ use crate::workload::{KEY_BYTES, Measured, Operation, Popularity, VALUE_BYTES, W
 
 /// Stored items divided by the items that the caches hold.
 const PRESSURE: u64 = 4;
-/// The bytes of a large value: a record spans several pages, but the value is not kept in pieces.
+/// The size of a large value: a record spans several pages, but the value is still stored in one
+/// piece.
 const LARGE_VALUE_BYTES: usize = 10 << 10;
 
 /// The bound that all caches of a table share.
@@ -21,12 +23,12 @@ enum Equal {
     Bytes,
 }
 
-/// Prints the rows of sets that evict, and the hit ratio afterwards: speed is no merit if the wrong
-/// items are evicted.
+/// Prints the rows of sets that evict, and the hit ratio afterwards, because speed is useless if
+/// the wrong items are evicted.
 pub(crate) fn compare_evicting(memory_bytes: u64, workload: Workload) {
     compare_full(memory_bytes, VALUE_BYTES, Equal::Entries, workload);
     compare_full(memory_bytes, VALUE_BYTES, Equal::Bytes, workload);
-    // A slice stays a few milliseconds long.
+    // Keeps a slice at a few milliseconds.
     let large = Workload { operations: workload.operations / 5, ..workload };
     compare_full(memory_bytes * 4, LARGE_VALUE_BYTES, Equal::Bytes, large);
 }
@@ -79,8 +81,8 @@ fn entries_of(others: &[u64; NAMES.len() - 1]) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns how many of many items a full cache holds. The cache is measured no further: it would
-/// keep these items, which are read here, for some time after others have taken their place.
+/// Returns how many items a full cache holds. The cache is not used for other measurements, because
+/// this function reads the items, so that the cache would keep them longer than others.
 fn held_by_larder(memory_bytes: u64, value_bytes: usize) -> u64 {
     let larder = contender::larder(memory_bytes);
     let stored = PRESSURE * memory_bytes / (KEY_BYTES + value_bytes) as u64;
@@ -88,7 +90,7 @@ fn held_by_larder(memory_bytes: u64, value_bytes: usize) -> u64 {
     larder.held(stored, value_bytes)
 }
 
-/// Prints how many items each cache holds, and the share of gets that would hit.
+/// Prints how many items each cache holds, and the fraction of lookups that would hit.
 fn print_held(after: &str, contenders: &Contenders<'_>, value_bytes: usize, workload: Workload) {
     let asked = Workload { operations: workload.items / 4, ..workload };
     for (name, cache) in NAMES.iter().zip(contenders) {

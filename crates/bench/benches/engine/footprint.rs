@@ -1,7 +1,7 @@
 //! The memory of an item in each cache.
 //!
-//! Each cache is measured in a process of its own. In one process, a cache could reuse the memory
-//! that another has freed, and the shares would be unknown.
+//! Each cache is measured in a separate process. In one process, a cache could reuse memory that
+//! another cache has freed.
 
 use std::process::Command;
 
@@ -10,20 +10,20 @@ use larder_bench::resident_bytes;
 use crate::contender::{self, NAMES};
 use crate::workload::{KEY_BYTES, Measured, VALUE_BYTES};
 
-/// The first argument of a child process; the others say what it measures.
+/// The first argument of a child process. The other arguments select the measurement.
 const FLAG: &str = "--footprint";
 
-/// How many items a measured cache is given.
+/// The number of items that are stored in a measured cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Fewer than it has room for, so that nothing is evicted.
+    /// Fewer items than its capacity, so that nothing is evicted.
     Fitting,
-    /// This many times as many as it has room for.
+    /// Its capacity times this factor.
     Overflowing(u64),
 }
 
-/// Prints a line for each cache: resident memory / items, everything included, and the part beyond
-/// key and value.
+/// Prints a line for each cache: resident memory / items, including all overhead, and the part in
+/// addition to key and value.
 pub(crate) fn print_footprints(items: u64) {
     println!();
     println!("resident bytes an item takes, all in, and beyond its key and value");
@@ -35,9 +35,9 @@ pub(crate) fn print_footprints(items: u64) {
     }
 }
 
-/// Returns the resident memory / items of a cache, measured in a process of its own.
+/// Returns the resident memory / items of a cache, measured in a separate process.
 pub(crate) fn bytes_per_item(name: &str, items: u64, value_bytes: usize, load: Load) -> f64 {
-    let program = std::env::current_exe().expect("a process knows its program");
+    let program = std::env::current_exe().expect("the system reports the path of the program");
     let times = if let Load::Overflowing(times) = load { times } else { 0 };
     let numbers = [items, value_bytes as u64, times].map(|number| number.to_string());
     let output = Command::new(program).args([FLAG, name]).args(numbers).output();
@@ -49,7 +49,8 @@ pub(crate) fn bytes_per_item(name: &str, items: u64, value_bytes: usize, load: L
     bytes
 }
 
-/// True if this process is such a child; it has printed its measurement then.
+/// True if this process is a child that has measured a cache. Then it has already printed the
+/// result.
 pub(crate) fn has_printed_one() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [flag, name, numbers @ ..] = &arguments[..] else { return false };
@@ -67,7 +68,7 @@ pub(crate) fn has_printed_one() -> bool {
 fn measured_bytes_per_item(name: &str, items: u64, value_bytes: usize, load: Load) -> f64 {
     let before = resident_bytes();
     let (capacity, stored) = match load {
-        // A quarter more than the items, for shards with more than their share.
+        // Capacity for a quarter more items, because some shards receive more than their share.
         Load::Fitting => (items * 5 / 4, items),
         Load::Overflowing(times) => (items, items * times),
     };

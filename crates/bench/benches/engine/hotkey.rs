@@ -1,9 +1,10 @@
-//! One hot key: the cost for its own threads, and for writers of other keys beside them.
+//! One hot key: the cost for the threads that use it, and for threads that write other keys.
 //!
-//! Writers of one key take turns. If they hold an appender or a lock meanwhile that writers of
-//! other keys need, these are slowed too. Their throughput is compared with that beside writers of
-//! the same key in a second cache, which need as much of the processor but share nothing. The
-//! kinds take turns, slice by slice, so that drift of the machine's speed affects both.
+//! Writers of one key take turns. If a waiting writer holds an appender or a lock that writers of
+//! other keys need, those writers slow down as well. Their throughput is compared with a second
+//! case, in which the hot key is written in another cache: this needs the same processor time, but
+//! shares nothing. The two cases take turns, slice by slice, so that drift of the machine's speed
+//! affects both.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,13 +17,14 @@ use crate::contender::{self, NAMES};
 use crate::rows::{Contenders, compare, print_head};
 use crate::workload::{Measured, Operation, VALUE_BYTES, Workload, median};
 
-/// Items beside the hot one, which has the number 0.
+/// Items in addition to the hot item, which has the number 0.
 const OTHERS: u64 = 10_000;
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Writers of the hot key, and as many of others: alone on a processor of this many, and more than
-/// run at once, so that some lose their processor in the middle of a set.
+/// Writers of the hot key, and as many writers of other keys. With 1 each writer has a processor.
+/// With 4 there are more writers than processors, so that some lose their processor in the middle
+/// of a set.
 const WRITERS: [usize; 2] = [1, 4];
-/// Sets between two looks at the end of the slice.
+/// Sets between two checks for the end of the slice.
 const BATCH: u64 = 32;
 
 /// Sets per second of all writers of a kind in a slice.
@@ -32,7 +34,7 @@ struct Rates {
     others: f64,
 }
 
-/// Prints the rows of one key, then those of writers beside its writers.
+/// Prints the rows for one key, then the rows for writers of other keys.
 pub(crate) fn print_hot_key(workload: Workload, slice: Duration) {
     let caches = NAMES.map(|name| [(); 2].map(|()| cache(name)));
     let contenders: Contenders<'_> = caches.each_ref().map(|[cache, _]| &**cache);

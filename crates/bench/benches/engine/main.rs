@@ -1,13 +1,13 @@
-//! Gets and sets of `larder::Cache` beside quick_cache, moka, foyer (its cache in memory) and
-//! segcache.
+//! Compares gets and sets of `larder::Cache` with quick_cache, moka, foyer (its cache in memory)
+//! and segcache.
 //!
-//! A million items with keys of 20 bytes and values of 100, keys drawn uniformly; one thread, then
-//! two. A get copies the value into a buffer of the caller; a set overwrites. That is the part
-//! `memory`. Further parts:
+//! The part `memory` uses a million items with keys of 20 bytes and values of 100. Keys are drawn
+//! uniformly, by one thread and then by two. A get copies the value into a buffer of the caller; a
+//! set overwrites. The other parts are:
 //!
 //! - `overwriting`: sets of a few hot items;
 //! - `eviction`: sets that evict, with keys drawn by Zipf's law, at equal entries and equal bytes;
-//! - `hotkey`: one hot key, and writers of other keys beside its writers;
+//! - `hotkey`: one hot key, and its effect on writers of other keys;
 //! - `sharing`: the cost of sharing a cache between threads;
 //! - `threads`: the throughput of many threads;
 //! - `peers`: a file that many processes share;
@@ -15,11 +15,11 @@
 //! - `footprint`: the memory of an item;
 //! - `bulk`: a bulk load of ten million items.
 //!
-//! `cargo bench -p larder-bench --bench engine -- sharing threads` prints these parts only.
-//! `LARDER_ROUNDS` (1,000) is the number of slices of time, of which parts with dear operations
-//! take a fourth, `LARDER_ITEMS` (1,000,000) that of items, and `LARDER_MEMORY_MIB` (2,048) the
-//! memory of the largest cache of `segments`. Without `--bench`, which cargo bench adds, a smaller
-//! run only shows that everything works.
+//! `cargo bench -p larder-bench --bench engine -- sharing threads` prints only these parts.
+//! `LARDER_ROUNDS` (1,000) is the number of slices of time; parts with expensive operations use a
+//! quarter of them. `LARDER_ITEMS` (1,000,000) is the number of items, and `LARDER_MEMORY_MIB`
+//! (2,048) the memory of the largest cache of `segments`. Without `--bench`, which cargo bench
+//! adds, a smaller run only tests that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
 //! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`segments`], [`footprint`], [`bulk`].
@@ -55,7 +55,7 @@ fn main() {
     let items = setting("LARDER_ITEMS", if is_measuring { 1_000_000 } else { 10_000 });
     let rounds = setting("LARDER_ROUNDS", if is_measuring { 1000 } else { 10 });
     let workload = Workload { items, operations: 5000, rounds, popularity: Popularity::Even };
-    // Of operations that take a microsecond or more, on six or eight caches.
+    // For operations that take a microsecond or more, on six or eight caches.
     let fewer = Workload { rounds: rounds.div_ceil(4), ..workload };
     if is_asked_for("memory") {
         compare_in_memory(workload);

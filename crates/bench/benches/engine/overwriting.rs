@@ -1,10 +1,10 @@
-//! Sets that overwrite a few hot items: what a set costs without waiting for memory.
+//! Sets that overwrite a few hot items: the cost of a set without waiting for memory.
 
 use crate::contender;
 use crate::rows::{beside, compare, print_head};
 use crate::workload::{Operation, VALUE_BYTES, Workload};
 
-/// Few enough that their records and groups stay in the processor's caches.
+/// Few enough items that their records and groups stay in the processor's caches.
 const ITEMS: u64 = 10_000;
 const MEMORY_BYTES: u64 = 64 << 20;
 

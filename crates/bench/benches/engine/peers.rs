@@ -1,8 +1,8 @@
-//! The cost of a cache that many processes share, for one of them.
+//! The cost of a shared cache for one process, depending on the number of other processes.
 //!
-//! The others are processes of this program that attach, store and read an item, and wait. Some
-//! scenes end or kill them before the measurement. Each scene has a file of its own; they take
-//! turns, slice by slice, so that drift of the machine's speed affects all of them.
+//! The other processes run this program. They attach, store and read an item, and wait. Some scenes
+//! end or kill them before the measurement. Each scene has a separate file. The scenes take turns,
+//! slice by slice, so that drift of the machine's speed affects all of them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,16 +13,16 @@ use larder::Cache;
 
 use crate::workload::{Measured, Operation, Popularity, VALUE_BYTES, Workload, clean_ns, measure};
 
-/// The first argument of a peer's process; the second one is the file of the cache.
+/// The first argument of a peer's process. The second argument is the file of the cache.
 const FLAG: &str = "--peer";
-/// The smallest memory for which a cache has room for all peers.
+/// The smallest memory with which a cache supports all peers.
 const MEMORY_BYTES: u64 = 256 << 20;
-/// Items of the gets and of the sets that overwrite.
+/// Items for lookups and for sets that overwrite.
 const HOT_ITEMS: u64 = 10_000;
-/// Items of the sets that evict: about four times as many as the memory holds.
+/// Items for sets that evict: about four times as many as fit in the memory.
 const COLD_ITEMS: u64 = 4 * MEMORY_BYTES / 140;
 
-/// What the other peers of a scene do before the measurement.
+/// What happens to the other peers of a scene before the measurement.
 #[derive(Clone, Copy)]
 enum End {
     Stay,
@@ -38,7 +38,7 @@ const SCENES: [(&str, usize, End); 7] = [
     ("200", 200, End::Stay),
     ("1, 199 left", 200, End::Leave),
     ("1, 199 killed", 200, End::Die),
-    // The same as the first one: its ratio shows what a ratio means.
+    // Same as the first scene, to show the noise of a ratio.
     ("1 again", 1, End::Stay),
 ];
 
@@ -75,7 +75,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.peers.drain(..).for_each(leave);
-        // A folder that stays behind is reported by the next run's lack of memory at the latest.
+        // If the folder remains, the next run reports it, at the latest when memory runs out.
         drop(fs::remove_dir_all(&self.folder));
     }
 }
@@ -94,7 +94,7 @@ pub(crate) fn print_peers(workload: Workload, is_measuring: bool) {
     scenes.iter().for_each(|scene| scene.cache.fill(HOT_ITEMS, VALUE_BYTES));
     print_rows("get", &scenes, Operation::Get, hot);
     print_rows("set, hot", &scenes, Operation::Set(VALUE_BYTES), hot);
-    // Filled first, so that every set evicts.
+    // Fills the caches first, so that every set evicts.
     scenes.iter().for_each(|scene| scene.cache.fill(COLD_ITEMS, VALUE_BYTES));
     print_rows("set, evicting", &scenes, Operation::Set(VALUE_BYTES), cold);
 }
@@ -113,7 +113,7 @@ fn print_rows(name: &str, scenes: &[Scene], operation: Operation, workload: Work
     }
 }
 
-/// Returns a folder in memory, so that no disk is written to.
+/// Returns a folder in memory, so that the bench does not write to a disk.
 fn folder(number: usize) -> PathBuf {
     Path::new("/dev/shm").join(format!("larder-bench-{}-{number}", std::process::id()))
 }
@@ -124,7 +124,7 @@ fn open(path: &Path) -> Cache {
 }
 
 fn start(path: &Path) -> Child {
-    let program = std::env::current_exe().expect("a process knows its program");
+    let program = std::env::current_exe().expect("the system reports the path of the program");
     let mut peer = Command::new(program);
     peer.arg(FLAG).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
     peer.spawn().expect("a process can be started")
@@ -136,7 +136,7 @@ fn leave(mut peer: Child) {
     peer.wait().expect("the peer ends");
 }
 
-/// True if this process is a peer; the parent has ended it then.
+/// True if this process was a peer. Then the parent has already asked it to end.
 pub(crate) fn has_been_one() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [flag, path] = &arguments[..] else { return false };
@@ -147,7 +147,7 @@ pub(crate) fn has_been_one() -> bool {
     cache.fill(1, VALUE_BYTES);
     assert_eq!(cache.held(1, VALUE_BYTES), 1, "nothing is evicted yet");
     std::io::stdout().write_all(b"!").and_then(|()| std::io::stdout().flush()).expect("is open");
-    // Ends with the parent, whatever ends that.
+    // Ends when the parent ends, for whatever reason.
     std::io::stdin().read_to_end(&mut Vec::new()).expect("stdin is a pipe");
     true
 }

@@ -6,7 +6,7 @@ use crate::workload::{Measured, Operation, Slice, Workload, clean_ns, measure};
 /// The caches in the order of [`NAMES`].
 pub(crate) type Contenders<'a> = [&'a dyn Measured; NAMES.len()];
 
-/// Returns Larder and the others as contenders.
+/// Returns Larder and the other caches as contenders.
 pub(crate) fn beside<'a>(
     larder: &'a dyn Measured,
     others: &'a [Box<dyn Measured>; NAMES.len() - 1],
@@ -25,9 +25,9 @@ pub(crate) fn print_head() {
     println!("operation        threads  cache          ns/op    ratio  scaling  clean");
 }
 
-/// Measures an operation with one thread and with two, and prints a line for each cache. Caches
-/// take turns, slice by slice, so that drift of the machine's speed affects all. The output is the
-/// median.
+/// Measures an operation with one thread and with two, and prints a line for each cache. The caches
+/// take turns, slice by slice, so that drift of the machine's speed affects all of them. Prints
+/// medians.
 pub(crate) fn compare(
     name: &str,
     operation: Operation,
@@ -58,8 +58,8 @@ pub(crate) fn compare(
     }
 }
 
-/// Prints the cost of a get in a batch of prefetched keys, beside that of a single get. The other
-/// caches have no prefetch.
+/// Prints the cost of a get in a batch of prefetched keys, and its ratio to the cost of a single
+/// get. The other caches cannot prefetch.
 pub(crate) fn compare_batched(larder: &dyn Measured, workload: Workload) {
     let mut slices = [Vec::new(), Vec::new()];
     for round in 0..workload.rounds {

@@ -1,24 +1,24 @@
-//! The cost of a set that evicts by number of segments.
+//! The cost of a set that evicts, depending on the number of segments.
 //!
-//! A cache that was opened small and allowed to grow keeps its small segments of 64 KiB, and so has
-//! as many as a machine with 16 times the memory. A second cache of the same memory has segments of
-//! the usual size: larger memories also cost more because less of them is in the processor's
-//! caches, which has nothing to do with the number.
+//! A cache that was opened small and then grew keeps its small segments of 64 KiB. So it has as
+//! many segments as a cache with 16 times the memory. A second cache with the same memory has
+//! segments of the usual size. It shows the part of the cost that does not depend on the number of
+//! segments: with more memory, a smaller part of it is in the processor's caches.
 
 use larder::Cache;
 
 use crate::contender;
 use crate::workload::{KEY_BYTES, Measured, Operation, Popularity, Workload, clean_ns, measure};
 
-/// The memory that a cache is opened with to have segments of this size.
+/// The memory at opening that results in small segments.
 const SMALL_MEMORY_BYTES: u64 = 16 << 20;
 const SMALL_SEGMENT_BYTES: u64 = 64 << 10;
-/// Few records in a segment, so that its choice weighs as much as possible.
+/// Large, so that a segment has few records and choosing a segment is a large part of the cost.
 const VALUE_BYTES: usize = 1000;
 /// Stored items divided by the items that the caches hold.
 const PRESSURE: u64 = 4;
 
-/// Prints the time of a set by number of segments, up to those of `memory_bytes_max`.
+/// Prints the time of a set by number of segments, up to the number for `memory_bytes_max`.
 pub(crate) fn print_segments(memory_bytes_max: u64, workload: Workload) {
     println!();
     println!(

@@ -1,12 +1,12 @@
-//! The cost for two threads of keeping their items in one cache.
+//! The cost of sharing one cache for two threads.
 //!
-//! Each thread has items of its own, so few that hardly two share a group of the index. If gets, or
-//! sets of one byte, take longer on one cache than on a cache for each thread, the threads contend
-//! for cache lines (false sharing). Sets of more bytes also pay for memory that one thread freed
-//! and the other reuses, which no layout of the cache's own words avoids.
+//! Each thread uses different items, so few that two rarely share a group of the index. If lookups,
+//! or sets of one byte, take longer with one cache for both threads than with one cache for each,
+//! the threads contend for cache lines (false sharing). Larger sets are also slower because one
+//! thread reuses memory that the other has freed. No layout of the cache's metadata can avoid that.
 //!
-//! The cost only shows while both threads have a processor. Slices of time in which one had none
-//! are left out.
+//! The cost is visible only while both threads run. Slices of time in which one thread did not have
+//! a processor are left out.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const ITEMS: u64 = 100;
 const MEMORY_BYTES: u64 = 64 << 20;
 /// Operations of each thread in a slice: a few milliseconds at most, within a scheduler time slice.
 const OPERATIONS: u64 = 10_000;
-/// The number of clean slices to collect of each kind, and the time limit for that.
+/// The number of clean slices to collect for each case, and the time limit for that.
 const SLICES: usize = 200;
 const TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -52,7 +52,7 @@ pub(crate) fn print_sharing() {
     }
 }
 
-/// Returns the nanoseconds of an operation in each clean slice, for both kinds of caches.
+/// Returns the nanoseconds of an operation in each clean slice, for both cases.
 fn measure_in_turn(kinds: [[&dyn Measured; 2]; 2], operation: Operation) -> [Vec<f64>; 2] {
     let workload = Workload {
         items: 2 * ITEMS,

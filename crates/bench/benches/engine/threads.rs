@@ -1,10 +1,11 @@
 //! Throughput by number of threads, up to many more than the machine has processors.
 //!
-//! Each number of threads has a cache of its own. Its threads live as long as the bench, as the
-//! threads of Go's runtime do, and keep what they have registered there. Idle threads make one call
-//! and none after it. The numbers take turns, slice by slice, so that drift of the machine's speed
-//! affects all of them. The caches are measured one after another: each is compared with itself.
-//! The other caches, which know no threads, show what the threads cost by themselves.
+//! Each number of threads has a separate cache. Its threads live until the bench ends, like the
+//! threads of Go's runtime, and stay registered with the cache. Idle threads make only one call.
+//! The numbers of threads take turns, slice by slice, so that drift of the machine's speed affects
+//! all of them. The kinds of caches are measured one after another, because each is compared only
+//! with itself. The other caches do not register threads, and show the cost of the threads
+//! themselves.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +21,7 @@ use crate::workload::{VALUE_BYTES, key, median};
 
 const ITEMS: u64 = 10_000;
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Operations between two looks at the end of the slice.
+/// Operations between two checks for the end of the slice.
 const BATCH: u64 = 64;
 
 /// Numbers of busy and of idle threads.
@@ -42,14 +43,14 @@ const COUNTS: [(usize, usize); 11] = [
 enum Load {
     Gets,
     Sets,
-    /// Nine gets, then a set.
+    /// Nine lookups, then a set.
     Mixed,
 }
 
 const LOADS: [(&str, Load); 3] =
     [("gets", Load::Gets), ("sets", Load::Sets), ("mixed", Load::Mixed)];
 
-/// A counter on lines of its own.
+/// A counter that does not share its cache lines.
 #[repr(align(128))]
 #[derive(Default)]
 struct Done(AtomicU64);
@@ -59,9 +60,9 @@ struct Done(AtomicU64);
 struct Order {
     /// The number of slices so far.
     slices: u64,
-    /// What the threads do in the last one; `None` after the last.
+    /// The load of the current slice; `None` after the last slice.
     load: Option<Load>,
-    /// Threads that have not ended the last slice, or their one call.
+    /// Threads that have not finished the current slice, or their single call.
     active: usize,
 }
 
@@ -145,7 +146,7 @@ impl Scene {
         }
     }
 
-    /// Ends a slice and waits for the next one. Idle threads wait for the end.
+    /// Ends a slice and waits for the next one. Idle threads wait for the end of the bench.
     fn next_load(&self, slices: &mut u64, is_idle: bool) -> Option<Load> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         order.active -= 1;
@@ -174,7 +175,7 @@ impl Scene {
         self.done.iter().map(|done| done.0.load(Relaxed)).sum()
     }
 
-    /// Returns the operations per second of a slice of time after all threads have begun.
+    /// Returns the operations per second in a slice of time that begins when all threads run.
     fn measure(&self, load: Load, slice: Duration) -> f64 {
         self.start(Some(load));
         thread::sleep(slice / 4);

@@ -23,8 +23,8 @@ const BATCH: usize = 16;
 pub(crate) struct Workload {
     /// Number of items.
     pub(crate) items: u64,
-    /// Operations of each thread in a round: few, so that a round is a slice of time within a
-    /// scheduler time slice.
+    /// Operations of each thread in a round: few enough that a round is shorter than a time slice
+    /// of the scheduler.
     pub(crate) operations: u64,
     pub(crate) rounds: u64,
     pub(crate) popularity: Popularity,
@@ -37,14 +37,14 @@ pub(crate) enum Popularity {
     Even,
     /// Zipf's law with exponent 1: the first key is drawn twice as often as the second.
     Zipf,
-    /// Uniform, with keys of its own for every thread.
+    /// Uniform, with different keys for every thread.
     Own { threads: u64 },
 }
 
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
     Get,
-    /// Gets of [`BATCH`] keys that are prefetched together.
+    /// Lookups of [`BATCH`] keys that are prefetched together.
     BatchedGet,
     /// A set of a value of this many bytes.
     Set(usize),
@@ -53,7 +53,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Returns the bytes of the values that it stores.
+    /// Returns the bytes of the values that the operation stores.
     fn value_bytes(self) -> usize {
         match self {
             Self::Get | Self::BatchedGet => 0,
@@ -90,7 +90,7 @@ pub(crate) struct Took {
     pub(crate) ns: f64,
     began: Instant,
     ended: Instant,
-    /// The part of that time in which the thread was runnable without a processor.
+    /// The part of that time in which the thread was runnable but had no processor.
     waited: Duration,
 }
 
@@ -121,7 +121,7 @@ impl Slice {
     }
 }
 
-/// The largest share of a clean slice in which a thread runs alone or waits.
+/// The largest share of a clean slice in which only one thread runs, or a thread waits.
 const DIRTY_MAX: f64 = 0.1;
 
 /// Returns the median of the clean slices and their share; NaN if there are too few.
@@ -134,7 +134,7 @@ pub(crate) fn clean_ns(slices: &[Slice]) -> (f64, f64) {
 
 const CLEAN_MIN: f64 = 0.02;
 
-/// The operations of every contender, compiled for each so that they are inlined.
+/// The operations of a contender, compiled separately for each contender so that they are inlined.
 pub(crate) trait Measured: Sync {
     /// Stores all items, with values of this many bytes.
     fn fill(&self, items: u64, value_bytes: usize);
@@ -142,10 +142,10 @@ pub(crate) trait Measured: Sync {
     /// Stores the item with this number.
     fn fill_one(&self, number: u64, value: &[u8]);
 
-    /// Returns how many of the items the cache holds with a whole value of this many bytes.
+    /// Returns how many of the items are in the cache with a complete value of this many bytes.
     fn held(&self, items: u64, value_bytes: usize) -> u64;
 
-    /// Returns the share of a round's gets that hit.
+    /// Returns the hit ratio of the lookups of a round.
     fn hit_ratio(&self, workload: Workload, round: u64) -> f64;
 
     /// Runs one thread's operations on the keys with these numbers. Returns the time of one.
@@ -221,7 +221,7 @@ impl<C: Contender> Measured for C {
     }
 }
 
-/// Measures a slice, the operations of one round; thread `n` works on `caches[n]`.
+/// Measures a slice, which has the operations of one round. Thread `n` uses `caches[n]`.
 pub(crate) fn measure(
     caches: &[&dyn Measured],
     operation: Operation,
@@ -243,7 +243,7 @@ pub(crate) fn measure(
     Slice::of(&took)
 }
 
-/// Returns the key with this number: bytes of any kind.
+/// Returns the key with this number: arbitrary bytes.
 pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"item................";
     key[4..12].copy_from_slice(&mix(number).to_le_bytes());
@@ -251,7 +251,7 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// True if a whole value was copied. Every set stores one byte, repeated.
+/// True if a complete value was copied. Every set stores one repeated byte.
 fn is_whole(value: &[u8], value_bytes: usize) -> bool {
     value.len() == value_bytes && value.iter().all(|byte| *byte == value[0])
 }

@@ -1,6 +1,6 @@
-//! The cost of a get that reads larderd's memory from another process, beside a get through its
-//! Unix socket; the cost of such readers for the server's writers; and the cost of shareable memory
-//! for all requests.
+//! The cost of a get that reads larderd's memory from another process, compared with a get through
+//! its Unix socket; the cost of these readers for the server's writers; and the cost of shareable
+//! memory for all requests.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     );
     let by_socket = through_the_socket(path, &extent)?;
     println!("through the socket, uniform  {by_socket:>8.0}");
-    // The last row is the cost without waiting for memory.
+    // The last row shows the cost without waiting for memory.
     let few = extent.items.min(FEW);
     for (name, items, zipf) in [
         ("uniform", extent.items, None),
@@ -135,7 +135,7 @@ fn fill(path: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the time of a get, from its request to its answer, in nanoseconds.
+/// Returns the time of a get from its request to its response, in nanoseconds.
 fn through_the_socket(path: &Path, extent: &Extent) -> Result<f64> {
     let mut stream = UnixStream::connect(path)?;
     let mut draws = Draws::new(7);
@@ -162,7 +162,7 @@ fn in_the_memory(client: &Client, extent: &Extent, items: u64, zipf: Option<f64>
     let mut draws = Draws::new(8);
     let keys: Vec<String> = (0..extent.reads)
         .map(|_| match &zipf {
-            // The most popular keys lie anywhere.
+            // Distributes the most popular keys randomly.
             Some(zipf) => key(larder_bench::mix(zipf.sample(&mut rng) as u64) % items),
             None => key(draws.below(items)),
         })

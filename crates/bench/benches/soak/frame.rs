@@ -11,8 +11,8 @@ use larder_bench::mix;
 /// The length of the smallest value: a frame's header, in bytes.
 pub(crate) const HEAD_BYTES: usize = 32;
 
-/// Appends a frame of `bytes` in all to a value, [`HEAD_BYTES`] at least. A `deadline` of 0 is
-/// none.
+/// Appends a frame of `bytes` in total, at least [`HEAD_BYTES`], to a value. A `deadline` of 0
+/// means no deadline.
 pub(crate) fn push(value: &mut Vec<u8>, key: u64, deadline: u32, seed: u64, bytes: usize) {
     let payload_bytes = bytes.saturating_sub(HEAD_BYTES);
     value.extend_from_slice(&head(key, deadline, payload_bytes, seed));
@@ -23,7 +23,7 @@ pub(crate) fn push(value: &mut Vec<u8>, key: u64, deadline: u32, seed: u64, byte
     value.truncate(end);
 }
 
-/// True if the value is a whole value stored for the key, and is live at `now`.
+/// True if the value is complete, was stored for the key, and is live at `now`.
 pub(crate) fn is_right(value: &[u8], key: u64, now: u32) -> bool {
     let (mut rest, mut deadline) = (value, None);
     while !rest.is_empty() {
@@ -60,7 +60,7 @@ fn is_of(payload: &[u8], seed: u64) -> bool {
     words.into_iter().all(|(found, index)| *found == word(seed, index).to_le_bytes()[..found.len()])
 }
 
-/// Returns a word of a seed's payload; a word has eight bytes.
+/// Returns an eight-byte word of a seed's payload.
 fn word(seed: u64, index: u64) -> u64 {
     mix(mix(seed).wrapping_add(index))
 }
@@ -73,7 +73,7 @@ fn u64_at(bytes: &[u8; HEAD_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
 }
 
-/// Checks that wrong values are detected: otherwise a soak without findings would prove nothing.
+/// Checks that wrong values are detected. Otherwise a soak without findings would prove nothing.
 pub(crate) fn prove() {
     let mut value = Vec::new();
     push(&mut value, 7, 100, 1, 1000);

@@ -1,15 +1,15 @@
 //! A cache under long load: detects slowdown, leaks and wrong values.
 //!
 //! Two threads get, set, append to, delete and increment items with and without TTLs, in a cache of
-//! 256 MiB. Values grow from 50 bytes to 50 KB and shrink again, over and over, and some have 1
-//! MiB: memory laid out for one size has to serve another. Every value contains its key and is
-//! checked when it is read. Throughput is compared with that of the first tenth of the time,
-//! operation by operation and size by size, so that the current sizes make no difference.
+//! 256 MiB. Values repeatedly grow from 50 bytes to 50 KB and shrink again, and some have 1 MiB, so
+//! that memory used for one size must be reused for another. Every value contains its key and is
+//! checked when it is read. Throughput is compared with the first tenth of the time, separately for
+//! each operation and size, so that the current sizes do not matter.
 //!
 //! `cargo bench -p larder-bench --bench soak -- --minutes 60`. It fails, with exit code 1, if a
-//! value was wrong, if the process took more memory than the cache and a little, or if the cache's
-//! memory is not valid at the end. Without `--bench`, which cargo bench adds, it runs for three
-//! seconds.
+//! value was wrong, if the process used more memory than the cache and a small margin, or if the
+//! cache's memory is not valid at the end. Without `--bench`, which cargo bench adds, it runs for
+//! three seconds.
 //!
 //! Files in reading order: [`frame`], [`wave`], [`tally`], [`worker`], [`watch`].
 #![forbid(unsafe_code)]
@@ -77,5 +77,6 @@ fn main() -> ExitCode {
 
 const THREADS: u64 = 2;
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
-/// Memory of the process beside the cache, in bytes: buffers for values of a megabyte, and stacks.
+/// Memory of the process in addition to the cache, in bytes: buffers for values of a megabyte, and
+/// stacks.
 const SLACK_BYTES: u64 = 16 << 20;

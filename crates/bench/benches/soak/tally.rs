@@ -44,7 +44,7 @@ struct Cell {
 }
 
 impl Tally {
-    /// Counts an operation; `bytes` is 0 if the size of the value makes no difference.
+    /// Counts an operation. `bytes` is 0 if the size of the value does not matter.
     pub(crate) fn count(&mut self, operation: Operation, bytes: usize, took: Duration) {
         let class = (bytes.max(1).ilog2() as usize).min(CLASSES - 1);
         let cell = &mut self.cells[operation as usize][class];
@@ -53,8 +53,8 @@ impl Tally {
     }
 
     /// Ends a batch of operations that took `took`, of which the thread waited `waited` for a
-    /// processor. The times of a batch that waited long are dropped; its wrong values and refusals
-    /// are not.
+    /// processor. Drops the times of a batch that waited long, but keeps its wrong values and
+    /// refusals.
     pub(crate) fn end_batch(&mut self, took: Duration, waited: Duration) {
         self.batches = 1;
         match waited <= took.mul_f64(WAITED_MAX) {
@@ -108,9 +108,9 @@ impl Tally {
         cells.iter().map(|cell| cell.ns).sum::<u64>() as f64 / count as f64
     }
 
-    /// Returns the throughput of these operations divided by that of the same operations on values
-    /// of the same sizes in `reference`: 1 if nothing has changed, less if it became slower. Sizes
-    /// with few operations in either do not count.
+    /// Returns the throughput of these operations divided by the throughput of the same operations
+    /// on values of the same sizes in `reference`: 1 if nothing has changed, less if the operations
+    /// became slower. Sizes with few operations in either do not count.
     pub(crate) fn speed(&self, operations: &[Operation], reference: &Self) -> Option<f64> {
         let (mut ns, mut reference_ns) = (0.0, 0.0);
         for operation in operations {

@@ -1,4 +1,4 @@
-//! Watches the cache while threads work, and gives the verdict.
+//! Observes the cache while threads use it, and decides whether the run has passed.
 
 use std::sync::Mutex;
 use std::thread::sleep;
@@ -45,12 +45,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Does the maintenance of a server each second, and prints a line every ten.
+    /// Runs the maintenance of a server each second, and prints a line every ten seconds.
     pub(crate) fn run(&mut self) {
         print_head();
         let started = Instant::now();
         let (mut before, mut printed) = (Tally::default(), 0);
-        // A hundred steps in any length of time, so that the tenths begin and end on time.
+        // At least a hundred steps, so that the tenths begin and end on time.
         let step = (self.time / 100).min(Duration::from_secs(1));
         let (mut next_step, mut maintained) = (step, Duration::ZERO);
         while next_step <= self.time {

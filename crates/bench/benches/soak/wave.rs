@@ -3,8 +3,8 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-/// Sizes that rise from the smallest to the largest and fall again in each period; evenly in their
-/// logarithm, so that small sizes get as much time as large ones.
+/// Sizes that rise from the smallest to the largest and fall again in each period. The logarithm
+/// changes linearly, so that small sizes are used for as much time as large ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Wave {
     pub(crate) period: Duration,

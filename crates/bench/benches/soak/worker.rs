@@ -14,18 +14,18 @@ use crate::{MEMORY_BYTES, frame};
 
 /// The largest number of keys that all threads share.
 const KEYS_MAX: u64 = 4_000_000;
-/// The values of all keys in use take this many times the memory, whatever their size, so that the
-/// cache always has to evict.
+/// The values of all keys in use are this many times larger than the memory, for every size, so
+/// that the cache must always evict.
 const PRESSURE: u64 = 2;
-/// Approximate bytes of an item beside its value.
+/// Approximate bytes of an item in addition to its value.
 const OVERHEAD_BYTES: u64 = 40;
 /// Keys of large values.
 const LARGE_KEYS: u64 = 48;
-/// Counters of each thread. Only this thread changes them, so it knows their numbers.
+/// Counters of each thread. Only this thread changes them, so the expected number is known.
 const COUNTERS: u64 = 1000;
 const LARGE_BYTES: u64 = 1 << 20;
 const APPENDED_BYTES: u64 = 200;
-/// TTLs of items, in seconds; 0 for never.
+/// TTLs of items, in seconds; 0 for items that never expire.
 const TTLS_SECS: [u64; 5] = [0, 0, 2, 10, 60];
 /// Operations between two updates of the size and of the shared tally.
 const BATCH: u32 = 256;
@@ -57,8 +57,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Stores values of all sizes until `bytes_written` bytes have been written. From then on
-    /// memory is full and all of it has been used before.
+    /// Stores values of all sizes until `bytes_written` bytes have been written. After that, memory
+    /// is full and every part of it has been used.
     pub(crate) fn warm_up(&mut self, wave: Wave, bytes_written: u64) {
         while self.cache.report().bytes_written < bytes_written {
             let time = wave.period.mul_f64(self.draws.below(1000) as f64 / 1000.0);
@@ -68,7 +68,7 @@ impl<'a> Worker<'a> {
         self.tally = Tally::default();
     }
 
-    /// Works until `done` is set, and adds its counts to `told` from time to time.
+    /// Runs operations until `done` is set, and adds its counts to `told` from time to time.
     pub(crate) fn work(mut self, wave: Wave, done: &AtomicBool, told: &Mutex<Tally>) {
         let started = Instant::now();
         while !done.load(Ordering::Relaxed) {
@@ -208,7 +208,7 @@ impl<'a> Worker<'a> {
         self.tally.wrong_values += u64::from(!is_right);
     }
 
-    /// A store may fail for lack of memory, which is counted; any other error is a wrong answer.
+    /// Counts a store that fails for lack of memory. Counts any other error as a wrong value.
     fn judge_stored(&mut self, stored: Result<Stored, StoreError>) {
         match stored {
             Ok(_) => {}
@@ -218,6 +218,6 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The highest bits of a number give the kind of key.
+/// The highest bits of a number determine the kind of key.
 const LARGE: u64 = 1 << 63;
 const COUNTER: u64 = 1 << 62;

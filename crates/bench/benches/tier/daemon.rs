@@ -25,7 +25,7 @@ impl Daemon {
         Ok(Self(ServerUnderTest::start(binary, Transport::Tcp, &args)?))
     }
 
-    /// Starts the server on RocksDB, which counts the bytes that it writes.
+    /// Starts the server that uses RocksDB and counts the bytes that it writes.
     pub(crate) fn rocksdb(binary: &Path, files: &Path, cache_mib: u64) -> Result<Self> {
         let files = files.to_str().context("the path of the disk is not UTF-8")?;
         let cache_mib = cache_mib.to_string();
@@ -40,12 +40,11 @@ impl Daemon {
     pub(crate) fn address(&self) -> Result<SocketAddr> {
         match self.0.address() {
             Address::Tcp(address) => Ok(*address),
-            Address::Unix(path) => bail!("{} is no TCP address", path.display()),
+            Address::Unix(path) => bail!("{} is not a TCP address", path.display()),
         }
     }
 
-    /// Returns the rows of `stats`, and those of another request for statistics, such as `stats
-    /// larder`.
+    /// Returns the rows of `stats` and of another request for statistics, such as `stats larder`.
     pub(crate) fn statistics(&self, more: &str) -> Result<Statistics> {
         let mut stream = self.0.connect()?;
         let mut answer = stream.ask(b"stats\r\n", b"END\r\n")?;
@@ -70,7 +69,7 @@ impl Daemon {
         Ok(bytes.context("the kernel does not count the bytes that a process reads")?.parse()?)
     }
 
-    /// Waits until larderd has read its directory and answers.
+    /// Waits until larderd has read its directory and serves requests.
     pub(crate) fn wait_until_it_serves(&self) -> Result<()> {
         let mut stream = self.0.connect()?;
         loop {
@@ -101,7 +100,7 @@ impl Statistics {
         value.with_context(|| format!("the server has no statistic {name}"))
     }
 
-    /// Returns by how much a count has grown since `earlier`.
+    /// Returns the increase of a counter since `earlier`.
     pub(crate) fn growth(&self, earlier: &Self, name: &str) -> Result<u64> {
         Ok(self.of(name)?.saturating_sub(earlier.of(name)?))
     }

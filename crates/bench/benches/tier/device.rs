@@ -1,4 +1,4 @@
-//! The speed of the disk itself, measured in the run that uses it.
+//! The speed of the disk itself, measured in the same run as the tier.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use larder_tier::disk::real::RealDirectory;
 use larder_tier::disk::{Directory, File, PAGE_BYTES, zeroed_pages};
 use larder_tier::log::FILE_NAME;
 
-/// Pages of the file that syncs are measured on.
+/// Pages of the file that is used to measure syncs.
 const PAGES: u64 = 4096;
-/// Pages of a read.
+/// Pages per read.
 const READ_PAGES: u64 = 1024;
 
-/// Returns how many writes of 4 KiB, each with an fdatasync, the disk does in a second. They go
-/// around the page cache into space that was allocated and zeroed before.
+/// Returns how many writes of 4 KiB, each with an fdatasync, the disk completes per second. They
+/// bypass the page cache and write to space that was allocated and zeroed before.
 pub(crate) fn syncs_per_second(folder: &Path, during: Duration) -> Result<f64> {
     let directory = RealDirectory::open(folder.join("calibration"))?;
     let file = directory.create("pages")?;
@@ -30,8 +30,8 @@ pub(crate) fn syncs_per_second(folder: &Path, during: Duration) -> Result<f64> {
     Ok(syncs as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Returns how fast one reader gets the first `bytes` of a tier's log, in bytes a second. It reads
-/// 4 MiB at once, around the page cache (`O_DIRECT`).
+/// Returns how fast one reader reads the first `bytes` of a tier's log, in bytes per second. It
+/// reads 4 MiB at a time and bypasses the page cache (`O_DIRECT`).
 pub(crate) fn read_bytes_per_second(tier: &Path, bytes: u64) -> Result<f64> {
     let file = RealDirectory::open(tier)?.open(FILE_NAME)?.context("the tier has no log")?;
     let pages = bytes.min(file.len()?) / PAGE_BYTES as u64;

@@ -11,7 +11,7 @@ const VALUE_BYTES: usize = 1024;
 
 pub(crate) fn run(scale: &Scale) -> Result<()> {
     let item_bytes = Record::item_bytes(KEY_BYTES, VALUE_BYTES) as u64;
-    // The disk has room for half of the items, and memory for a sixteenth.
+    // The disk has space for half of the items, and memory for a sixteenth.
     let disk_mib = ((scale.items * item_bytes / 2) >> 20).max(32);
     let memory_mib = ((scale.items * item_bytes / 16) >> 20).max(8);
     println!(
@@ -36,7 +36,8 @@ pub(crate) fn run(scale: &Scale) -> Result<()> {
             "-m {memory_mib} --tier-mode cache --tier-size {disk_mib}m --tier-admit {admit}"
         );
         let daemon = Daemon::larderd(&scale.larderd, &folder.path().join("cache"), &options)?;
-        // Another seed, or the measured load would ask again for what it has just stored.
+        // Uses another seed. Otherwise the measured load would request the keys that were just
+        // stored.
         let load = |secs: u64, seed: u64| {
             let options = format!(
                 "--mode get --fill --no-load --skew 0.99 --value-bytes {VALUE_BYTES} --keys {} \

@@ -11,10 +11,10 @@ use crate::daemon::Daemon;
 /// The length of the keys of `larder bench`.
 pub(crate) const KEY_BYTES: usize = 20;
 
-/// A load that runs beside this process. It ends by itself.
+/// A load that runs in another process and ends by itself.
 pub(crate) struct Load(Child);
 
-/// What a load has measured.
+/// The results of a load.
 pub(crate) struct Measured(Value);
 
 impl Load {
@@ -28,7 +28,7 @@ impl Load {
         Ok(Self(child))
     }
 
-    /// Waits for the end. A wrong value or an error of the server is an error.
+    /// Waits for the end of the load. Fails if a value was wrong or the server returned an error.
     pub(crate) fn finish(self) -> Result<Measured> {
         let output = self.0.wait_with_output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -46,6 +46,6 @@ impl Measured {
     /// Returns a number of the report by its name.
     pub(crate) fn of(&self, name: &str) -> Result<f64> {
         let number = self.0.get(name).and_then(Value::as_f64);
-        number.with_context(|| format!("larder bench reports no {name}"))
+        number.with_context(|| format!("larder bench does not report {name}"))
     }
 }

@@ -1,13 +1,13 @@
 //! The disk tier on a real disk. Each part prints one table: `groups` (sets that share a sync),
-//! `writes` (bytes written for each byte of a change), `evictions` (bytes a cache writes for what
-//! memory evicts), `reclaim` (latencies while reclaim runs), `recovery` (a start after `kill -9`).
+//! `writes` (bytes written for each byte of a change), `evictions` (bytes that a cache writes for
+//! evicted items), `reclaim` (latencies while reclaim runs), `recovery` (a start after `kill -9`).
 //!
-//! `LARDERD` and `LARDER` name the release builds, `ROCKSDB_SERVER` the server of
-//! `crates/bench/rocksdb`, without which its columns are empty; `make bench NAME=tier` sets all
-//! three. `LARDER_TIER_DIR` names the disk: directories in it are made and removed. `LARDER_ITEMS`,
-//! `LARDER_SECS` and `LARDER_LOG_MIB` size the parts, and `LARDER_WORKLOAD` is a part of the names
-//! of the rows of `writes`. Without `--bench`, which cargo bench adds, a short run only shows that
-//! everything works.
+//! `LARDERD` and `LARDER` name the release builds, and `ROCKSDB_SERVER` the server of
+//! `crates/bench/rocksdb`, without which its columns are empty. `make bench NAME=tier` sets all
+//! three. `LARDER_TIER_DIR` names a directory on the disk, in which the bench creates and removes
+//! directories. `LARDER_ITEMS`, `LARDER_SECS` and `LARDER_LOG_MIB` set the sizes of the parts.
+//! `LARDER_WORKLOAD` selects the rows of `writes` whose names contain it. Without `--bench`, which
+//! cargo bench adds, a short run only tests that everything works.
 //!
 //! Files in reading order: [`scale`], [`daemon`], [`load`], [`device`], then the parts.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Latencies of gets from memory and from the disk, with and without sets that keep reclaim busy.
+//! Latencies of lookups in memory and on the disk, with and without sets that keep reclaim busy.
 
 use anyhow::{Result, ensure};
 use larder_tier::format::{Record, SEGMENT_BYTES};
@@ -8,16 +8,16 @@ use crate::load::{KEY_BYTES, Load, Measured};
 use crate::scale::Scale;
 
 const VALUE_BYTES: usize = 1024;
-/// Gets a second, of either kind.
+/// Lookups per second, both in memory and on the disk.
 const GETS_RATE: u32 = 5000;
 const SETS_RATE: u32 = 10_000;
 /// Seconds of sets after which reclaim must have begun.
 const FILL_SECS_MAX: u32 = 300;
 
-/// Seed of the first second of sets that fill the log; no other load has the same or a later one.
+/// Seed of the first second of sets that fill the log. No other load uses this seed or a later one.
 const FIRST_FILL_SEED: u32 = 10;
 
-/// What was measured at the same time.
+/// The results of one phase.
 struct Phase {
     memory: Measured,
     disk: Measured,
@@ -29,7 +29,7 @@ pub(crate) fn run(scale: &Scale) -> Result<()> {
     let items = scale.items;
     let live_bytes = items * Record::item_bytes(KEY_BYTES, VALUE_BYTES) as u64;
     let memory_mib = ((items * VALUE_BYTES as u64 / 4) >> 20).max(16);
-    // A store keeps five segments free beside those that items fill.
+    // A store keeps five segments free in addition to the segments with items.
     let size_kib = (live_bytes * 100 / 72 + 5 * SEGMENT_BYTES as u64) >> 10;
     let options = format!("-m {memory_mib} --tier-mode store --tier-size {size_kib}k");
     let folder = scale.folder()?;
@@ -37,7 +37,7 @@ pub(crate) fn run(scale: &Scale) -> Result<()> {
     fill(scale, &daemon)?;
     let quiet = measure(scale, &daemon, false)?;
     let busy = measure(scale, &daemon, true)?;
-    ensure!(busy.reclaimed > 0, "nothing was reclaimed beside the sets: raise LARDER_SECS");
+    ensure!(busy.reclaimed > 0, "reclaim did not run during the sets: raise LARDER_SECS");
 
     let statistics = daemon.tier_statistics()?;
     let in_memory = statistics.of("curr_items")? as f64 / statistics.of("tier_items")? as f64;
@@ -78,7 +78,7 @@ fn row(
     quiet: &Phase,
 ) -> Result<()> {
     let (load, before) = (of(phase), of(quiet));
-    // Gets from memory cause no reads. Sets of items that memory lacks do.
+    // Lookups in memory do not cause reads, but sets of items that are not in memory do.
     let reads = match (gets, beside) {
         ("disk", "nothing") => format!("{:.3}", phase.reads as f64 / load.of("gets")?),
         _ => "-".to_owned(),
@@ -130,7 +130,7 @@ fn measure(scale: &Scale, daemon: &Daemon, has_sets: bool) -> Result<Phase> {
     let sets = has_sets.then(|| Load::begin(larder, daemon, &load_of_all(scale, &sets)));
     let gets = format!("--rate {GETS_RATE} --seconds {secs}");
     let memory = Load::begin(larder, daemon, &hot(&gets))?;
-    // A key that the disk was asked for before is in memory.
+    // Another seed, because a key that was read from the disk before is now in memory.
     let seed = if has_sets { 2 } else { 3 };
     let disk = load_of_all(scale, &format!("--mode get --no-load --seed {seed} {gets}"));
     let disk = Load::begin(larder, daemon, &disk)?;

@@ -1,4 +1,4 @@
-//! Starts of larderd: after `kill -9` from the log, after a clean stop from its index.
+//! Starts of larderd: from the log after `kill -9`, and from the index after a clean stop.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::device;
 use crate::load::{KEY_BYTES, Load};
 use crate::scale::Scale;
 
-/// A start until the server answers a get.
+/// A start, until the server responds to a get.
 struct Start {
     daemon: Daemon,
     took: Duration,
@@ -37,7 +37,7 @@ fn measure(scale: &Scale, value_bytes: usize) -> Result<()> {
     let log_bytes = items * Record::item_bytes(KEY_BYTES, value_bytes) as u64;
     // Live items fill two thirds of the log.
     let size_kib = (log_bytes * 3 / 2 + 16 * SEGMENT_BYTES as u64) >> 10;
-    // A catalog of at most 12.5 bytes an item is a part of the memory.
+    // The memory includes a catalog of at most 12.5 bytes per item.
     let memory_mib = 64 + ((items * 32) >> 20);
     let options =
         format!("-m {memory_mib} --tier-mode store --tier-size {size_kib}k --tier-wait-secs 1");
@@ -51,7 +51,7 @@ fn measure(scale: &Scale, value_bytes: usize) -> Result<()> {
     let stop_took = began.elapsed();
     let after_stop = start(scale, &files, &options)?;
     after_stop.daemon.kill()?;
-    // Reads of the disk are often faster at first, so as many bytes are read as recovery read.
+    // The first reads of a disk are often faster, so this reads as many bytes as recovery.
     let disk = device::read_bytes_per_second(&files, after_kill.bytes_read)?;
 
     let rate = after_kill.bytes_read as f64 / after_kill.took.as_secs_f64();
@@ -91,9 +91,9 @@ fn fill(scale: &Scale, files: &Path, options: &str, value_bytes: usize) -> Resul
 }
 
 fn start(scale: &Scale, files: &Path, options: &str) -> Result<Start> {
-    // Without it the line above the table says so.
+    // If this fails, the line above the table reports it.
     drop_page_cache().ok();
-    // The program itself is not what is measured.
+    // Loads the program, so that its load time is not measured.
     fs::read(&scale.larderd)?;
     let began = Instant::now();
     let daemon = Daemon::larderd(&scale.larderd, files, options)?;

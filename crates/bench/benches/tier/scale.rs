@@ -1,4 +1,4 @@
-//! How large and how long the measurements are, and the disk that they use.
+//! The sizes and durations of the measurements, and the disk that they use.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ pub(crate) struct Scale {
     pub(crate) items: u64,
     /// Seconds of each load.
     pub(crate) secs: u64,
-    /// Size of the log whose writes are counted. In a log of less than 1 GiB the live items of some
-    /// workloads do not fit beside the segments that a store keeps free.
+    /// Size of the log whose writes are counted. A log of less than 1 GiB does not have enough
+    /// space for the live items of some workloads and for the segments that a store keeps free.
     pub(crate) log_bytes: u64,
 }
 
@@ -40,10 +40,10 @@ impl Scale {
         })
     }
 
-    /// Makes a folder on the measured disk. Dropping it removes the folder.
+    /// Creates a folder on the measured disk. Dropping it removes the folder.
     pub(crate) fn folder(&self) -> Result<TempDir> {
         let folder = tempfile::Builder::new().prefix("larder-tier-").tempdir_in(&self.disk);
-        folder.with_context(|| format!("cannot make a folder in {}", self.disk.display()))
+        folder.with_context(|| format!("cannot create a folder in {}", self.disk.display()))
     }
 
     pub(crate) fn duration(&self) -> Duration {

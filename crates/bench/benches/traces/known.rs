@@ -4,8 +4,8 @@
 pub(crate) const TRACES: [&str; 6] =
     ["adapt_size", "orm-busy-2M", "synth-kv-ttl", "synth-kv-write", "w106-1M", "web07"];
 
-/// Miss ratios of policies that count bytes item by item: an item costs its key, its value and 24
-/// bytes.
+/// Miss ratios of policies that count bytes per item: the size of an item is its key, its value and
+/// 24 bytes.
 pub(crate) struct Known {
     pub(crate) trace: &'static str,
     /// The factor of all sizes.
@@ -13,9 +13,9 @@ pub(crate) struct Known {
     /// All memory, in bytes.
     pub(crate) memory_bytes: u64,
     pub(crate) lru: f64,
-    /// S3-FIFO that keeps an item if it was read once while it was new.
+    /// S3-FIFO that keeps an item that was read once while it was new.
     pub(crate) s3_fifo_1: f64,
-    /// S3-FIFO that keeps an item if it was read twice.
+    /// S3-FIFO that keeps an item that was read twice.
     pub(crate) s3_fifo_2: f64,
 }
 

@@ -6,7 +6,7 @@ use crate::known::KNOWN;
 use crate::replay::Tool;
 use crate::segcache;
 
-/// The targets: misses beyond the better S3-FIFO's, on average and on the worst trace.
+/// The targets: the increase of misses over the better S3-FIFO, on average and on the worst trace.
 const MEAN_MAX: f64 = 0.02;
 const WORST_MAX: f64 = 0.10;
 

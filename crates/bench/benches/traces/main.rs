@@ -1,11 +1,11 @@
-//! Miss ratios on real and synthetic request traces: of the library beside reference policies and
-//! the crate segcache, and of larderd beside memcached over the wire with equal `-m`.
+//! Miss ratios on real and synthetic request traces. Compares the library with reference policies
+//! and the crate segcache, and larderd with memcached over the wire with equal `-m`.
 //!
-//! Every other replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds
-//! and `MEMCACHED` the memcached, which `make bench NAME=traces` sets; the traces are those of
-//! `LARDER_TRACES`, or of `shared/traces` beside the checkout.
-//! `make bench NAME=traces ONLY="library web07"` replays one trace on the library only. Without
-//! `--bench`, which cargo bench adds, the smallest trace only shows that everything works.
+//! Every replay, except on segcache, is one run of `larder replay`. `LARDER` and `LARDERD` name the
+//! release builds and `MEMCACHED` the memcached; `make bench NAME=traces` sets all three. The
+//! traces are in the folder `LARDER_TRACES`, or else in `shared/traces`. `make bench NAME=traces
+//! ONLY="library web07"` replays one trace only on the library. Without `--bench`, which cargo
+//! bench adds, the smallest trace only tests that everything works.
 //!
 //! Files in reading order: [`known`], [`replay`], [`library`], [`segcache`], [`wire`].
 #![forbid(unsafe_code)]

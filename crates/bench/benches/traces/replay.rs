@@ -11,7 +11,7 @@ pub(crate) struct Tool {
     pub(crate) folder: PathBuf,
 }
 
-/// The output of a replay, a name=value a line.
+/// The output of a replay, one name=value per line.
 pub(crate) struct Printed(String);
 
 impl Tool {
@@ -54,8 +54,8 @@ impl Tool {
 }
 
 impl Printed {
-    /// True if the server's counts differ from the client's only by sets that it has refused:
-    /// memcached 1.6.45 counts those for which it found no memory.
+    /// True if the server's counts differ from the client's only by refused sets. memcached 1.6.45
+    /// counts the sets that it refuses for lack of memory.
     fn counts_refused(&self) -> Result<bool> {
         let [sets, refused, counted] =
             ["sets", "sets_refused", "server_cmd_set"].map(|name| self.number(name));

@@ -1,8 +1,8 @@
 //! Replays traces on the crate segcache, which also keeps items in segments of one region.
 //!
-//! It gets the same memory, its hash table included, and the best of several settings counts: its
-//! two best policies, three sizes of segments, two of the table. Its clock cannot be moved, so that
-//! a trace with TTLs is not replayed on it.
+//! It uses the same memory, including its hash table. The result is the best of several settings:
+//! its two best policies, three sizes of segments, two sizes of the table. Its clock cannot be set,
+//! so that traces with TTLs are not replayed on it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use segcache::{Policy, Segcache, Value};
 
 const POLICIES: [Policy; 2] =
     [Policy::Merge { max: 8, merge: 4, compact: 2 }, Policy::S3Fifo { admission_ratio: 0.1 }];
-/// Numbers of segments that the memory is divided into.
+/// Numbers of segments into which the memory is divided.
 const SEGMENTS: [usize; 3] = [64, 256, 1024];
-/// The least number of segments with which all policies work.
+/// The smallest number of segments with which all policies work.
 const SEGMENTS_MIN: usize = 16;
 const KEY_BYTES: usize = 16;
 /// The bytes of a slot of the hash table.
@@ -35,7 +35,7 @@ pub(crate) fn miss_ratio(trace: &Path, scale: u32, memory_bytes: u64) -> Result<
     let mean_bytes =
         trace.requests().map(|(_, request)| u64::from(request.item_bytes)).sum::<u64>()
             / trace.request_count() as u64;
-    // Twice as many slots as items of the mean size: a full bucket refuses items.
+    // Twice as many slots as items of the mean size, because a full bucket refuses items.
     let slots = (2 * memory_bytes / mean_bytes.max(1) as usize).next_power_of_two().max(1 << 7);
     let mut best: Option<f64> = None;
     for policy in POLICIES {
@@ -53,7 +53,7 @@ pub(crate) fn miss_ratio(trace: &Path, scale: u32, memory_bytes: u64) -> Result<
     Ok(Some(best.context("the memory is too small for segcache")?))
 }
 
-/// Opens a cache that takes the memory all in; `None` if too few segments would be left.
+/// Opens a cache whose total size is the given memory; `None` if it would have too few segments.
 fn open(
     policy: Policy,
     segment_bytes: usize,
@@ -73,7 +73,7 @@ fn open(
     Ok(Some(built.context("opening segcache")?))
 }
 
-/// Replays the trace and returns the share of gets that miss.
+/// Replays the trace and returns the miss ratio.
 fn replay(trace: &Trace, cache: &Segcache) -> Result<f64> {
     let (mut gets, mut misses) = (0_u32, 0_u32);
     let mut value = Vec::new();
@@ -94,14 +94,14 @@ fn replay(trace: &Trace, cache: &Segcache) -> Result<f64> {
         value.clear();
         value.resize((request.item_bytes as usize).saturating_sub(KEY_BYTES), request.id as u8);
         if cache.insert(&key, &value[..], None, Duration::ZERO).is_err() {
-            // An item that is too large, or a full bucket. The value before must not be hit.
+            // The item is too large, or its bucket is full. The previous value must not be hit.
             cache.delete(&key);
         }
     }
     Ok(f64::from(misses) / f64::from(gets))
 }
 
-/// Returns the key that `larder replay` has for this id.
+/// Returns the key that `larder replay` uses for this id.
 fn key(id: u32) -> [u8; KEY_BYTES] {
     let hash = mix(u64::from(id));
     std::array::from_fn(|place| b"0123456789abcdef"[(hash >> (60 - 4 * place) & 15) as usize])

@@ -7,7 +7,7 @@ use larder_testkit::{Address, ServerUnderTest, Transport};
 
 use crate::replay::Tool;
 
-/// A trace and its scale, so that all its items take at least three times the largest `-m`.
+/// A trace and its scale. With this scale all its items are at least three times the largest `-m`.
 const SCALES: [(&str, u32); 6] = [
     ("adapt_size", 1),
     ("orm-busy-2M", 16),
@@ -16,8 +16,8 @@ const SCALES: [(&str, u32); 6] = [
     ("w106-1M", 16),
     ("web07", 32),
 ];
-/// Values of `-m`, in MiB. With less, memcached exceeds the limit: it takes a page for every slab
-/// class.
+/// Values of `-m`, in MiB. With a smaller limit, memcached exceeds it, because it allocates a page
+/// for every slab class.
 const MEMORY_MIB: [u64; 2] = [32, 64];
 
 /// The result of a trace on a server.
@@ -56,8 +56,8 @@ pub(crate) fn print(tool: &Tool, traces: &[&str], memcached: &Path, larderd: &Pa
     Ok(())
 }
 
-/// Starts a server, replays the trace on it and stops it. One thread keeps the requests in the
-/// order of the trace.
+/// Starts a server, replays the trace on it and stops it. Uses one thread to keep the requests in
+/// the order of the trace.
 fn replay_on(
     binary: &Path,
     tool: &Tool,

@@ -1,20 +1,20 @@
-//! Cohorts: items that expire in the same second and had the same TTL. Some have a size of their
-//! own.
+//! Cohorts: items that expire in the same second and had the same TTL. Some cohorts have a unique
+//! size.
 
 use larder_bench::mix;
 
-/// The TTLs, in seconds; items without a TTL are stored too.
+/// The TTLs, in seconds. The load also stores items without a TTL.
 pub(crate) const TTLS: [u32; 3] = [20, 300, 3600];
-/// Items stored in a second, for each TTL; and those without a TTL.
+/// Items stored per second, for each TTL and without a TTL.
 pub(crate) const ITEMS_A_SECOND: [u32; 3] = [16, 12, 8];
 pub(crate) const ITEMS_A_SECOND_FOR_EVER: u32 = 4;
 
-/// The seconds in which the sampled cohorts expire. No other items have the sizes of those cohorts.
+/// The seconds in which the sampled cohorts expire. No other items have the sizes of these cohorts.
 #[derive(Clone, Copy)]
 pub(crate) struct Schedule {
-    /// The first of them.
+    /// The first of these seconds.
     pub(crate) begin: u32,
-    /// Number of samples, [`SAMPLES_MAX`] at most.
+    /// Number of samples, at most [`SAMPLES_MAX`].
     pub(crate) samples: u32,
 }
 
@@ -24,8 +24,8 @@ impl Schedule {
         self.begin + sample * GAP_SECS
     }
 
-    /// Returns the length of a value that expires at `deadline` and had `TTLS[ttl]`. `chance`
-    /// determines it if the cohort is not sampled.
+    /// Returns the length of a value that expires at `deadline` and had `TTLS[ttl]`. If the cohort
+    /// is not sampled, `chance` determines the length.
     pub(crate) fn value_bytes(&self, deadline: u32, ttl: usize, chance: u64) -> usize {
         let since = deadline.checked_sub(self.begin).filter(|since| since.is_multiple_of(GAP_SECS));
         match since.map(|since| since / GAP_SECS).filter(|sample| *sample < self.samples) {
@@ -37,12 +37,12 @@ impl Schedule {
 
 /// Returns the length of the values of the cohort that expires with a sample and had `TTLS[ttl]`.
 pub(crate) fn sampled_value_bytes(sample: u32, ttl: usize) -> usize {
-    // Permuted, so that the sizes of later samples do not grow.
+    // Permutes the sizes, so that later samples do not have larger ones.
     let place = (sample as usize * TTLS.len() + ttl) * STRIDE % SIZES;
     VALUE_BYTES_MIN + 2 * STEP_BYTES * place
 }
 
-/// Returns a length for a value in no sampled cohort, drawn by chance with the same mean.
+/// Returns a random length for a value outside the sampled cohorts, with the same mean.
 pub(crate) fn other_value_bytes(chance: u64) -> usize {
     VALUE_BYTES_MIN + STEP_BYTES + 2 * STEP_BYTES * (mix(chance) % SIZES as u64) as usize
 }

@@ -1,4 +1,4 @@
-//! Items held past their deadline.
+//! Counts of items that are still in memory after their deadline.
 
 use crate::cohort::TTLS;
 
@@ -10,7 +10,7 @@ pub(crate) const AFTER_SECS: [u32; 4] = [1, 10, 60, 600];
 pub(crate) struct Held {
     /// The cohorts of each TTL.
     pub(crate) cohorts: [Cohorts; TTLS.len()],
-    /// Bytes of expired records / of all records held, at each sample.
+    /// Bytes of expired records / bytes of all records in memory, at each sample.
     pub(crate) expired_shares: Vec<f64>,
     /// Bytes of live records / memory of the segments with items, at each sample.
     pub(crate) live_shares: Vec<f64>,
@@ -19,14 +19,15 @@ pub(crate) struct Held {
 /// Items of all cohorts with the same TTL.
 #[derive(Default)]
 pub(crate) struct Cohorts {
-    /// Items held when they expired.
+    /// Items in memory when they expired.
     pub(crate) expired: u64,
-    /// Items held after each of [`AFTER_SECS`].
+    /// Items in memory after each of [`AFTER_SECS`].
     pub(crate) still_held: [u64; AFTER_SECS.len()],
 }
 
 impl Cohorts {
-    /// Returns the shares still held, in percent; `–` if no item lived until it expired.
+    /// Returns the shares still in memory, in percent; `–` if no item stayed in memory until it
+    /// expired.
     pub(crate) fn percents(&self) -> [String; AFTER_SECS.len()] {
         self.still_held.map(|still_held| match self.expired {
             0 => "–".to_owned(),

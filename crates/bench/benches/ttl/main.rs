@@ -1,14 +1,14 @@
-//! How long expired items stay in memory while no client reads them.
+//! Measures how long expired items stay in memory if no client reads them.
 //!
 //! A steady load stores items with TTLs of 20 s, 5 min and 1 h and without a TTL, each under a new
-//! key, and never reads. Time is simulated: the bench moves the cache's clock each second and runs
-//! its maintenance once in it, as larderd does. Some cohorts (items that expire in the same second)
-//! have a size that no other item has, so the cache's list of sizes shows how many of them are held
-//! before and after.
+//! key, and never reads. Time is simulated: the bench advances the cache's clock second by second
+//! and runs its maintenance once per second, like larderd. Some cohorts (items that expire in the
+//! same second) have a size that no other item has, so that the cache's list of sizes shows how
+//! many of their items are in memory before and after they expire.
 //!
-//! The load runs with memory for everything ever stored, with memory for all live items and half as
-//! much again, and with memory for a part of them. Without `--bench`, which cargo bench adds, a
-//! shorter run only shows that everything works.
+//! The load runs with memory for all items that are ever stored, with memory for one and a half
+//! times the live items, and with memory for a part of the live items. Without `--bench`, which
+//! cargo bench adds, a shorter run only tests that everything works.
 //!
 //! Files in reading order: [`cohort`], [`simulation`], [`held`].
 #![forbid(unsafe_code)]
@@ -51,5 +51,5 @@ fn main() {
     }
 }
 
-/// For about 800 MB stored in all, of which 170 MB are live at a time.
+/// The load stores about 800 MB in total, of which 170 MB are live at a time.
 const MEMORY_MIB: [u64; 3] = [1024, 256, 64];

@@ -20,7 +20,7 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    /// Prepares the load. The longest TTL passes before the first of `samples` cohorts expires.
+    /// Creates the load. The first of `samples` cohorts expires after the longest TTL has passed.
     pub(crate) fn new(memory_bytes: u64, samples: u32) -> Self {
         let cache = open(memory_bytes);
         let schedule = Schedule { begin: cache.now() + TTLS[TTLS.len() - 1] + 10, samples };
@@ -48,7 +48,7 @@ impl Simulation {
     fn pass(&mut self, second: u32) {
         self.cache.tick(second);
         self.cache.maintain();
-        // Interleaved, so that items of all TTLs share segments.
+        // Interleaves the TTLs, so that items of all TTLs share segments.
         for turn in 0..ITEMS_A_SECOND[0].max(ITEMS_A_SECOND_FOR_EVER) {
             for ttl in (0..TTLS.len()).filter(|ttl| turn < ITEMS_A_SECOND[*ttl]) {
                 let bytes = self.schedule.value_bytes(second + TTLS[ttl], ttl, self.stored);
@@ -67,7 +67,8 @@ impl Simulation {
     }
 
     /// Counts the items of cohorts that are about to expire, or expired [`AFTER_SECS`] ago.
-    /// Counting changes nothing: neither the list of sizes nor the dump reads an item.
+    /// Counting does not change the cache, because neither the list of sizes nor the dump reads an
+    /// item.
     fn look(&mut self, second: u32, held: &mut Held) {
         let mut sizes = None;
         for sample in 0..self.schedule.samples {
@@ -92,8 +93,8 @@ impl Simulation {
         }
     }
 
-    /// Records the share of expired bytes in the held bytes, and the share of live bytes in the
-    /// memory of the segments.
+    /// Records the fraction of record bytes that are expired, and the fraction of segment memory
+    /// that is live.
     fn look_at_all(&mut self, second: u32, sizes: &BTreeMap<u64, u64>, held: &mut Held) {
         let report = self.cache.report();
         assert_eq!(
@@ -121,18 +122,18 @@ impl Simulation {
     }
 }
 
-/// Returns how many of the stored items are live in a second, once the longest TTL has passed.
+/// Returns how many of the stored items are live at a time, once the longest TTL has passed.
 fn items_stored_and_live(second: u32) -> u32 {
     let with_ttl: u32 = TTLS.iter().zip(ITEMS_A_SECOND).map(|(secs, items)| secs * items).sum();
     with_ttl + (second - Epoch::FIRST_SECOND) * ITEMS_A_SECOND_FOR_EVER
 }
 
-/// The weights of items, measured by storing one of them in an empty cache.
+/// The sizes of items, measured by storing one item in an empty cache.
 struct Scale(BTreeMap<(usize, bool), Weight>);
 
 #[derive(Clone, Copy)]
 struct Weight {
-    /// Bytes of the record by the cache's count.
+    /// Bytes of the record according to the cache's statistics.
     record_bytes: u64,
     /// The item's step in the cache's list of sizes, in bytes.
     listed_bytes: u64,

@@ -13,7 +13,7 @@ use larder_loadgen::connect::tls::TlsArguments;
 
 use super::client::Client;
 
-/// How the admin listener is reached: its address, a token, TLS.
+/// Options that reach the admin listener: its address, a token, TLS.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AdminArguments {
     /// The admin listener of larderd: host:port, [IPv6]:port, or the path of a Unix socket.
@@ -26,8 +26,8 @@ pub(crate) struct AdminArguments {
     tls: TlsArguments,
 }
 
-/// The token for the admin listener, and the old option with its address. The subcommand has the
-/// option `--server`.
+/// The token for the admin listener, and the old option for its address. The subcommand itself
+/// defines the option `--server`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListenerArguments {
     /// The old form of --server
@@ -43,7 +43,7 @@ impl AdminArguments {
     /// Returns a client for the listener. Does not connect.
     ///
     /// # Errors
-    /// Those of [`ListenerArguments::client`].
+    /// Same as [`ListenerArguments::client`].
     pub(crate) fn client(&self) -> Result<Client> {
         self.listener.client(self.server.clone(), &self.tls)
     }
@@ -56,10 +56,10 @@ impl ListenerArguments {
     /// The message names the option and its use.
     pub(crate) fn refuse(&self) -> Result<()> {
         if self.admin.is_some() {
-            bail!("--admin goes with --prefix: --server names the server of these keys");
+            bail!("--admin requires --prefix: to delete keys, name the server with --server");
         }
         if self.token_file.is_some() {
-            bail!("--token-file goes with --prefix: a login to the cache is --user");
+            bail!("--token-file requires --prefix: to log in to the cache, use --user");
         }
         Ok(())
     }
@@ -75,7 +75,10 @@ impl ListenerArguments {
             None => default_address()?,
         };
         if let (Address::Unix(_), Some(option)) = (&address, tls.first_given()) {
-            bail!("{option} has no effect: a Unix socket, here {address}, has no TLS over HTTP");
+            bail!(
+                "{option} has no effect: {address} is a Unix socket, where the admin listener has \
+                 no TLS"
+            );
         }
         let tls = tls.open(&address)?;
         Client::new(address, tls, self.token()?)
@@ -88,24 +91,25 @@ impl ListenerArguments {
             None => match env::var(TOKEN) {
                 Ok(token) => (token, TOKEN.to_owned()),
                 Err(VarError::NotPresent) => return Ok(None),
-                Err(VarError::NotUnicode(_)) => bail!("{TOKEN} is no token: it is not text"),
+                Err(VarError::NotUnicode(_)) => bail!("{TOKEN} is not a token: expected UTF-8"),
             },
         };
-        header(&token).map(Some).with_context(|| format!("{source} has no token"))
+        header(&token).map(Some).with_context(|| format!("{source} does not contain a token"))
     }
 }
 
-/// Returns the address of the listener that no option names.
+/// Returns the address of the listener if no option names it.
 fn default_address() -> Result<Address> {
     match env::var(ADDRESS) {
         Ok(text) => Address::with_port(&text)
             .map_err(|error| anyhow!("{ADDRESS} is {}: {error}", Quoted::text(&text))),
         Err(VarError::NotUnicode(path)) => Ok(Address::Unix(path.into())),
-        // A folder that this user cannot enter may have the socket: connecting explains it.
+        // The socket may be in a folder that this user cannot enter. Then the attempt to connect
+        // explains the problem.
         Err(VarError::NotPresent) => match Path::new(SOCKET).try_exists() {
             Ok(false) => bail!(
-                "which larderd? there is no {SOCKET}: name its admin listener with --server ADDR \
-                 or {ADDRESS} (larderd opens one with --admin-listen)"
+                "no admin listener is given, and {SOCKET} does not exist: name one with --server \
+                 ADDR or {ADDRESS} (larderd opens it with --admin-listen)"
             ),
             Ok(true) | Err(_) => Ok(Address::Unix(SOCKET.into())),
         },
@@ -120,11 +124,11 @@ fn read_token(path: &Path) -> Result<String> {
     Ok(token)
 }
 
-/// Returns the header for a token. The message of an error does not show it.
+/// Returns the header for a token. The error message does not show the token.
 fn header(token: &str) -> Result<HeaderValue> {
     let token = token.trim_ascii();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        bail!("expected one word of at least 32 visible ASCII characters, the token alone");
+        bail!("expected only the token, one word of at least 32 visible ASCII characters");
     }
     let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
     value.set_sensitive(true);
@@ -140,7 +144,7 @@ const ADDRESS: &str = "LARDER_ADMIN";
 /// The environment variable with the token.
 const TOKEN: &str = "LARDER_TOKEN";
 
-/// A token is a line. `/dev/zero` has more.
+/// Larger than any token, which is one line. Limits what is read from a file such as `/dev/zero`.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A request to the admin listener and its answer.
+//! Requests to the admin listener and their responses.
 
 use std::io;
 use std::net::TcpStream;
@@ -24,8 +24,8 @@ use tokio_rustls::TlsConnector;
 
 use super::refusal;
 
-/// Sends requests to an admin listener, each on a connection of its own: the listener closes those
-/// that wait, and larderd may have been restarted in between.
+/// Sends requests to an admin listener. Each request uses a new connection, because the listener
+/// closes idle connections and larderd may have been restarted between two requests.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: Address,
@@ -34,17 +34,17 @@ pub(crate) struct Client {
     runtime: Runtime,
 }
 
-/// A request: what it does, and the role that it needs.
+/// A request, and the role that it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) role: &'static str,
-    /// The JSON document that is sent.
+    /// The JSON document to send.
     pub(crate) body: Option<Value>,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -52,7 +52,7 @@ pub(crate) struct Answer {
 }
 
 impl Ask {
-    /// Creates a request that reads.
+    /// Creates a request that only reads.
     pub(crate) fn get(path: impl Into<String>) -> Self {
         Self { method: Method::GET, path: path.into(), role: "read", body: None }
     }
@@ -79,33 +79,36 @@ impl Client {
         &self.address
     }
 
-    /// Sends a request and returns the document that answers it.
+    /// Sends a request and returns the document of the response.
     ///
     /// # Errors
-    /// There is no answer, or the server refuses the request. The message has the remedy.
+    /// No response arrives, or the server refuses the request. The message contains the remedy.
     pub(crate) fn json(&self, ask: &Ask) -> Result<Value> {
         let answer = self.ask(ask)?;
         self.document(ask, &answer)
     }
 
-    /// Returns the document of an answer.
+    /// Returns the document of a response.
     ///
     /// # Errors
-    /// The answer is a refusal, or no document.
+    /// The response is a refusal, or is not JSON.
     pub(crate) fn document(&self, ask: &Ask, answer: &Answer) -> Result<Value> {
         if !answer.status.is_success() {
             bail!(refusal::words(&self.address, ask, answer));
         }
         serde_json::from_slice(&answer.body).with_context(|| {
-            format!("{} is not an admin listener of larderd: its answer is not JSON; name the address of \
-                 --admin-listen", self.address)
+            format!(
+                "{} is not an admin listener of larderd: its response is not JSON; name the \
+                 address of --admin-listen",
+                self.address
+            )
         })
     }
 
-    /// Sends a request and returns the answer, whatever its status is.
+    /// Sends a request and returns the response, whatever its status is.
     ///
     /// # Errors
-    /// There is no answer.
+    /// No response arrives.
     pub(crate) fn ask(&self, ask: &Ask) -> Result<Answer> {
         let socket = connect(&self.address).map_err(|error| self.unreachable(&error))?;
         socket.set_nonblocking(true)?;
@@ -133,8 +136,8 @@ impl Client {
         match self.runtime.block_on(limited) {
             Ok(answer) => answer.map_err(|error| self.unanswered(error)),
             Err(_) => bail!(
-                "no answer from {} within {} s: larderd is stopped or overloaded, or this is no \
-                 admin listener",
+                "no answer from {} within {} s: larderd is stopped or overloaded, or this is not \
+                 an admin listener",
                 self.address,
                 ANSWER_TIME_MAX.as_secs()
             ),
@@ -175,7 +178,7 @@ impl Client {
         anyhow!("cannot connect to the admin listener {}: {error:#}; {remedy}", self.address)
     }
 
-    /// Returns the error of a connection that ends without an answer.
+    /// Returns the error of a connection that ends without a response.
     fn unanswered(&self, error: anyhow::Error) -> anyhow::Error {
         if let Some(words) = self.reason_of_tls(&error) {
             return anyhow!("no answer from {}: {words}", self.address);
@@ -183,22 +186,22 @@ impl Client {
         let of_http = error.downcast_ref::<hyper::Error>();
         if of_http.is_some_and(hyper::Error::is_parse) {
             return anyhow!(
-                "{} does not answer in HTTP: expected the address that larderd has from \
-                 --admin-listen, not that of the cache",
+                "{} does not answer in HTTP: expected the address of --admin-listen, not the \
+                 address of the cache",
                 self.address
             );
         }
         if of_http.is_some_and(|error| error.is_incomplete_message() || error.is_closed()) {
             return anyhow!(
-                "{} closed the connection before it answered: is it the address that larderd has \
-                 from --admin-listen?",
+                "{} closed the connection before it answered: is this the address of \
+                 --admin-listen?",
                 self.address
             );
         }
         error.context(format!("no answer from {}", self.address))
     }
 
-    /// Returns the words for an error of TLS.
+    /// Returns the text of a TLS error.
     fn reason_of_tls(&self, error: &anyhow::Error) -> Option<String> {
         let tls = self.tls.as_ref()?;
         let words = refusal_of_tls::words(io_error(error)?, tls.has_certificate)?;
@@ -206,7 +209,7 @@ impl Client {
     }
 }
 
-/// Returns the error of the connection in the chain of an error.
+/// Returns the I/O error in the chain of causes.
 fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
     error.chain().find_map(|cause| cause.downcast_ref::<io::Error>())
 }
@@ -220,20 +223,20 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> Result<Answer> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // The exchange reports the errors of the connection.
+    // The exchange reports errors of the connection.
     let connection = tokio::spawn(connection);
     let (head, body) = sender.send_request(request).await?.into_parts();
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
     connection.abort();
     let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
         Ok(error) => anyhow::Error::from(*error),
-        Err(_) => anyhow!("the answer has more than {ANSWER_BYTES_MAX} bytes"),
+        Err(_) => anyhow!("the response has more than {ANSWER_BYTES_MAX} bytes"),
     })?;
     Ok(Answer { status: head.status, body: body.to_bytes().into() })
 }
 
-/// How long an answer may take.
+/// The longest time that a response may take.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A page of a thousand of the longest keys has less than 2 MiB.
+/// The largest response. A page of a thousand keys of the maximum length has less than 2 MiB.
 const ANSWER_BYTES_MAX: usize = 8 << 20;

@@ -14,7 +14,7 @@ use super::client::Ask;
 use super::json::{text, whole};
 use crate::outcome::Outcome;
 
-/// Take a server out of service without interrupting requests, so that it can be ended
+/// Take a server out of service without interrupting requests, so that it can be stopped
 ///
 /// Needs larderd's admin listener, and the role full.
 #[derive(Debug, clap::Args)]
@@ -31,9 +31,9 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-/ready fails at once. For --drain-grace seconds (5) everything is served as before, then each
-connection is closed between two of its requests. That takes a second without busy connections, and
-6 at most. The server runs on until it is ended.
+/ready fails immediately. For --drain-grace seconds (5) the server serves all requests as before.
+Then it closes each connection between two requests. Without busy connections that takes a second,
+otherwise at most 6. The server continues to run until it is stopped.
 
 Examples:
   larder drain --wait 15 && systemctl stop larderd
@@ -87,5 +87,5 @@ fn open(connections: u64) -> String {
 
 const PATH: &str = "/api/v1/drain";
 
-/// How often the server is asked.
+/// Time between two queries of the server.
 const PERIOD: Duration = Duration::from_millis(100);

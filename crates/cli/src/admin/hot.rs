@@ -13,7 +13,7 @@ use super::json::{number, rows, shown_key};
 use crate::outcome::Outcome;
 use crate::units;
 
-/// Show the keys that are used most
+/// Show the most frequently used keys
 ///
 /// Needs larderd's admin listener, and the role read.
 #[derive(Debug, clap::Args)]
@@ -28,9 +28,10 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-The first list is by requests, the second by bytes of values. The server samples requests, so rates
-are estimates: the true rate is at most the second column below the first. Reads by processes that
-map the memory appear only in part. Bytes of a key outside 0x21 to 0x7e are escaped, as \\x20.
+The first list is ordered by requests, the second by bytes of values. The server samples requests,
+so rates are estimates: the second column is the most by which the first may exceed the true rate.
+Reads by processes that map the memory are counted only in part. Bytes of a key outside 0x21 to 0x7e
+are escaped, for example as \\x20.
 
 Examples:
   larder hot
@@ -63,12 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Asks for the hot keys.
+/// Requests the hot keys.
 fn ask(client: &Client, limit: usize) -> Result<Value> {
     let ask = Ask::get(format!("/api/v1/hot?limit={limit}"));
     let answer = client.ask(&ask)?;
     if answer.status == StatusCode::NOT_FOUND {
-        bail!("{} has no hot keys: this larderd does not sample its requests", client.address());
+        bail!("{} reports no hot keys: this larderd does not sample requests", client.address());
     }
     client.document(&ask, &answer)
 }

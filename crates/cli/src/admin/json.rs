@@ -12,7 +12,7 @@ pub(crate) fn shown_key(row: &Value) -> Result<String> {
         return Ok(escaped(key.as_bytes()));
     }
     let encoded = row["key_base64"].as_str().unwrap_or_default();
-    // A buffer as long as the text takes whatever the text encodes.
+    // Decoding never makes the text longer.
     let mut key = vec![0; encoded.len()];
     match base64::decode(encoded.as_bytes(), &mut key) {
         Some(key) if !key.is_empty() => Ok(escaped(key)),
@@ -20,7 +20,7 @@ pub(crate) fn shown_key(row: &Value) -> Result<String> {
     }
 }
 
-/// Adds the prefix to a request: as text, or in base64 if it is no UTF-8.
+/// Returns the body of a request with this prefix: as text, or in base64 if it is not UTF-8.
 pub(crate) fn prefix_body(prefix: &[u8]) -> Value {
     match str::from_utf8(prefix) {
         Ok(text) => serde_json::json!({ "prefix": text }),
@@ -34,23 +34,23 @@ pub(crate) fn prefix_body(prefix: &[u8]) -> Value {
 
 /// Returns a number.
 pub(crate) fn number(document: &Value, name: &str) -> Result<f64> {
-    document[name].as_f64().with_context(|| format!("the server's answer has no number {name}"))
+    document[name].as_f64().with_context(|| format!("the server's response has no number {name}"))
 }
 
 /// Returns a whole number.
 pub(crate) fn whole(document: &Value, name: &str) -> Result<u64> {
-    document[name].as_u64().with_context(|| format!("the server's answer has no number {name}"))
+    document[name].as_u64().with_context(|| format!("the server's response has no number {name}"))
 }
 
-/// Returns a text.
+/// Returns a string.
 pub(crate) fn text<'a>(document: &'a Value, name: &str) -> Result<&'a str> {
-    document[name].as_str().with_context(|| format!("the server's answer has no text {name}"))
+    document[name].as_str().with_context(|| format!("the server's response has no text {name}"))
 }
 
 /// Returns the rows of a list.
 pub(crate) fn rows<'a>(document: &'a Value, name: &str) -> Result<&'a [Value]> {
     let rows = document[name].as_array().map(Vec::as_slice);
-    rows.with_context(|| format!("the server's answer has no list {name}"))
+    rows.with_context(|| format!("the server's response has no list {name}"))
 }
 
 #[cfg(test)]

@@ -33,9 +33,9 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Each line has the bytes of the value, the time to live, the time since the item was last stored or
-read, and the key. Bytes of a key outside 0x21 to 0x7e are escaped, as \\x20. The order is that of
-the server's index. Listing counts as no use of the items.
+Each line contains the bytes of the value, the time to live, the time since the item was last stored
+or read, and the key. Bytes of a key outside 0x21 to 0x7e are escaped, for example as \\x20. The
+order is that of the server's index. Listing does not count as a use of the items.
 
 Examples:
   larder keys --prefix user:7:
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             writeln!(output, "{}", line(row)?)?;
             left -= 1;
         }
-        // A page of few rows may have cost the server time: show it.
+        // Even a page of few rows may have taken the server long: show it now.
         output.flush()?;
         cursor = page["cursor"].as_str().map(str::to_owned);
         match cursor {
@@ -84,7 +84,7 @@ fn page(client: &Client, prefix: &str, left: u64, cursor: Option<&str>) -> Resul
 fn line(row: &Value) -> Result<String> {
     let ttl = match row["ttl_secs"].as_u64() {
         Some(secs) => units::duration(secs as f64),
-        None => "for ever".to_owned(),
+        None => "forever".to_owned(),
     };
     let idle = units::duration(whole(row, "idle_secs")? as f64);
     Ok(format!("{:>10} {ttl:>9} {idle:>9}  {}", whole(row, "bytes")?, shown_key(row)?))

@@ -3,13 +3,13 @@
 //! | file | what it does |
 //! |---|---|
 //! | `address.rs` | the options `--server` and `--token-file`, and their defaults |
-//! | `client.rs` | a request over HTTP and its answer |
-//! | `refusal.rs` | the words for an answer that is an error |
+//! | `client.rs` | HTTP requests and their responses |
+//! | `refusal.rs` | the messages for responses that are errors |
 //! | `drain.rs` | `larder drain` |
 //! | `keys.rs` | `larder keys` |
 //! | `removal.rs` | `larder delete --prefix` |
 //! | `hot.rs` | `larder hot` |
-//! | `json.rs` | members of the answers; keys among them |
+//! | `json.rs` | reads members of the responses, among them keys |
 
 pub(crate) mod address;
 pub(crate) mod client;

@@ -1,4 +1,4 @@
-//! The words for an answer that is an error.
+//! The messages for responses that are errors.
 
 use hyper::StatusCode;
 use larder_loadgen::address::Address;
@@ -6,9 +6,9 @@ use larder_loadgen::connect::refusal::TLS_ONLY;
 
 use super::client::{Answer, Ask};
 
-/// Returns what the server refuses, why, and the remedy.
+/// Returns a message that names the refused request, the reason, and the remedy.
 pub(super) fn words(address: &Address, ask: &Ask, answer: &Answer) -> String {
-    // Keys are in the query, as foreign bytes.
+    // The query may contain keys, which are untrusted bytes.
     let path = ask.path.split('?').next().unwrap_or_default();
     let said = said(&answer.body);
     let because = if said.is_empty() { answer.status.to_string() } else { said.clone() };
@@ -27,20 +27,20 @@ pub(super) fn words(address: &Address, ask: &Ask, answer: &Answer) -> String {
             ask.method, ask.role
         ),
         StatusCode::NOT_FOUND => {
-            format!("{address} has no {path}: it is another server, or an older larderd")
+            format!("{address} has no {path}: it is not a larderd, or an older one")
         }
         _ => format!("{address} answered {} {path}: {because}", ask.method),
     }
 }
 
-/// Returns the first line of an answer. Another server may send anything.
+/// Returns the first line of a response, escaped, because another server may send any bytes.
 fn said(body: &[u8]) -> String {
     let line = body.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = &line[..line.len().min(WORDS_BYTES_MAX)];
     line.trim_ascii().escape_ascii().to_string()
 }
 
-/// A server's reason is shorter.
+/// More than any reason that larderd sends.
 const WORDS_BYTES_MAX: usize = 200;
 
 #[cfg(test)]

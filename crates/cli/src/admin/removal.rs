@@ -36,7 +36,7 @@ pub(crate) fn run(client: &Client, prefix: &OsStr) -> Result<Outcome> {
     report(&ended, is_interrupted.load(Ordering::Relaxed))
 }
 
-/// Waits for the end of the removal, which a signal brings about, and returns its last state.
+/// Waits for the end of the removal and returns its last state. A signal cancels the removal.
 fn follow(
     client: &Client,
     path: &str,
@@ -75,12 +75,12 @@ fn report(ended: &Value, is_interrupted: bool) -> Result<Outcome> {
         "cancelled" => {
             let by = if is_interrupted { "" } else { " by another command" };
             let removed = were(removed, "item");
-            eprintln!("larder: cancelled{by}: {removed} removed, the others stay");
+            eprintln!("larder: cancelled{by}: {removed} removed, the others remain");
             Ok(Outcome::Missed)
         }
         "failed" => bail!(
-            "the removal failed after {}: a process that shares the cache is stopped; end or \
-             continue it, and repeat the removal",
+            "the removal failed after {}: a process that shares the cache is suspended; end or \
+             resume it, and repeat the removal",
             counted(removed, "item")
         ),
         other => bail!("the removal has an unknown state, {}", other.escape_default()),
@@ -107,9 +107,9 @@ fn bar() -> ProgressBar {
 
 const PATH: &str = "/api/v1/delete-prefix";
 
-/// How finely the bar shows the progress.
+/// The number of steps of the progress bar.
 const BAR_STEPS: u64 = 1000;
 
-/// How often the server is asked: soon at first, since most removals are short.
+/// Time between the first two queries of the server: short, because most removals are short.
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 const PERIOD_MAX: Duration = Duration::from_millis(160);

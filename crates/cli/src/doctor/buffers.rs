@@ -1,4 +1,4 @@
-//! Connections that were closed because the buffers were full.
+//! Connections that the server closed because the buffers were full.
 
 use larder_loadgen::argument::were;
 
@@ -12,10 +12,10 @@ fn is_over_budget(facts: &Facts) -> Option<Finding> {
     (unsent + unread > 0).then(|| {
         let closed = were(unsent + unread, "connection");
         let sentence = format!(
-            "{closed} closed because all connections together held more than the \
-             limit of the buffers ({unsent} with unread answers, {unread} with unfinished \
-             requests). Find the clients that do not read their answers, let clients ask for fewer \
-             keys at once, or raise -o read_buf_mem_limit"
+            "{closed} closed because all connections together held more than the limit of the \
+             buffers ({unsent} with unread answers, {unread} with unfinished requests). Find the \
+             clients that do not read their answers, make clients request fewer keys at a time, or \
+             raise -o read_buf_mem_limit"
         );
         Finding::new("buffers-limit", sentence)
     })

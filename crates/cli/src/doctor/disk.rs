@@ -1,4 +1,4 @@
-//! The disk of `--tier-path`: full, failed, slow, damaged, or not fit for its options.
+//! The disk of `--tier-path`: full, failed, slow, damaged, or unsuitable for its options.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -29,12 +29,12 @@ fn has_failed(facts: &Facts) -> Option<Finding> {
     (facts.number("tier_failed") == 1).then(|| {
         let effect = match is_store(facts) {
             true => "the server takes no changes",
-            false => "the cache goes on in memory alone",
+            false => "the cache continues in memory only",
         };
         let path = facts.setting("tier_path");
         let sentence = format!(
             "a write or a sync of {path} has failed, so {effect}; the log of the server has the \
-             reason. Repair the disk, then start the server again"
+             reason. Repair the disk, then restart the server"
         );
         Finding::new("disk-failed", sentence)
     })
@@ -70,7 +70,7 @@ fn has_a_full_index(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// A disk full of items like those it has needs an index of 12.5 bytes for each.
+/// When the disk is full of items of the current size, each item needs 12.5 bytes of index.
 fn has_a_small_index(facts: &Facts) -> Option<Finding> {
     let (items, index_max) = (facts.number("tier_items"), facts.number("tier_index_bytes_max"));
     let item_bytes = (facts.number("tier_live_bytes") / items.max(1)).max(1);
@@ -85,9 +85,9 @@ fn has_a_small_index(facts: &Facts) -> Option<Finding> {
         let raised = (memory * u128::from(needed) / u128::from(index_max.max(1))) >> 20;
         let (needed, index_max) = (needed >> 20, index_max >> 20);
         let sentence = format!(
-            "the disk has room for {most} items of {item_bytes} bytes, as they are on average, and \
-             their index would take {needed} MiB; it may take {index_max} MiB of -m. Raise -m to \
-             {raised} MiB, or lower --tier-size for a new directory"
+            "the disk has space for {most} items of {item_bytes} bytes, the current average, and \
+             their index would need {needed} MiB, but its limit is {index_max} MiB of -m. Raise -m \
+             to {raised} MiB, or lower --tier-size for a new directory"
         );
         Finding::new("disk-index-small", sentence)
     })
@@ -99,9 +99,9 @@ fn drops_items(facts: &Facts) -> Option<Finding> {
     let has_failed = facts.number("tier_failed") == 1;
     (!has_failed && dropped >= DROPPED_MIN && share >= DROPPED_PERCENT_MIN).then(|| {
         let sentence = format!(
-            "of the items that memory evicted, {dropped} were lost, {share} %, because the disk \
-             had no room for them at the moment. Use a faster disk, raise --tier-dirty-bytes or \
-             -m, or write less with --tier-admit reused"
+            "{dropped} of the items that memory evicted were lost ({share} %), because the disk \
+             tier could not take them at that moment. Use a faster disk, raise --tier-dirty-bytes \
+             or -m, or write less with --tier-admit reused"
         );
         Finding::new("disk-drops", sentence)
     })
@@ -123,14 +123,14 @@ fn is_unreadable(facts: &Facts) -> Option<Finding> {
         let path = facts.setting("tier_path");
         let sentence = format!(
             "{path}: {}. Look for errors of the device in the kernel's log. docs/runbook.md, \
-             LarderDiskUnreadable, says how to go on",
+             LarderDiskUnreadable, describes the next steps",
             seen.join(", "),
         );
         Finding::new("disk-unreadable", sentence)
     })
 }
 
-/// With durability sync every answer to a change waits for a sync.
+/// With durability sync the response to every change waits for a sync.
 fn syncs_slowly(facts: &Facts) -> Option<Finding> {
     let syncs = facts.number("tier_syncs");
     let mean_us = facts.number("tier_sync_us").checked_div(syncs)?;
@@ -205,8 +205,8 @@ fn is_store(facts: &Facts) -> bool {
     facts.setting("tier_mode") == "store"
 }
 
-/// Returns the directory as this process reaches it; `None`: there is none, or the server runs on
-/// another machine.
+/// Returns the path by which this process reaches the directory. Returns `None` without a disk
+/// tier, or if the server runs on another machine.
 fn directory(facts: &Facts) -> Option<PathBuf> {
     let path = Some(facts.setting("tier_path")).filter(|path| !path.is_empty())?;
     Some(facts.process.as_ref()?.path(path))
@@ -214,19 +214,19 @@ fn directory(facts: &Facts) -> Option<PathBuf> {
 
 const FULL_PERCENT_MIN: u64 = 90;
 
-/// A clock that is less behind is worth no words, as in the log of the server.
+/// A smaller difference of the clock is not reported, here or in the log of the server.
 const BEHIND_SECS_MIN: u64 = 60;
 
-/// Fewer items say little about their mean length.
+/// The mean length of fewer items is not representative.
 const ITEMS_MIN: u64 = 10_000;
 
 const DROPPED_MIN: u64 = 1000;
 const DROPPED_PERCENT_MIN: u64 = 5;
 
-/// Fewer syncs say little about their mean time.
+/// The mean time of fewer syncs is not representative.
 const SYNCS_MIN: u64 = 100;
 
-/// A disk that spins takes as long.
+/// The time that a spinning disk takes.
 const SYNC_US_MIN: u64 = 10_000;
 
 /// The unit of a file's blocks, whatever its file system.

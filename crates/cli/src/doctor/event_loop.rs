@@ -1,4 +1,4 @@
-//! Workers on epoll though the kernel has io_uring.
+//! Workers that use epoll although the kernel has io_uring.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ pub(super) const RULES: &[Rule] = &[uses_epoll];
 
 fn uses_epoll(facts: &Facts) -> Option<Finding> {
     let process = facts.process.as_ref()?;
-    // Without the file the kernel is older than 6.6, and nothing is proved.
+    // A kernel before 6.6 does not have the file. Then the cause is unknown.
     let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
     let has_ring = process.has_ring()?;
     (!has_ring).then(|| {
@@ -19,9 +19,8 @@ fn uses_epoll(facts: &Facts) -> Option<Finding> {
             "0" => "start without --io=epoll",
             _ => "the kernel forbids it: sysctl kernel.io_uring_disabled=0",
         };
-        let sentence = format!(
-            "the workers wait by epoll, which takes more system calls than io_uring: {remedy}"
-        );
+        let sentence =
+            format!("the workers use epoll, which takes more system calls than io_uring: {remedy}");
         Finding::new("no-io-uring", sentence)
     })
 }

@@ -1,4 +1,4 @@
-//! What the rules look at: the answers of a server, and what the kernel knows about its process.
+//! The input of the rules: statistics of a server, and kernel data about its process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,9 +20,10 @@ use crate::stats;
 pub(super) struct Facts {
     /// The rows of `stats` and `stats larder`.
     rows: BTreeMap<String, String>,
-    /// The rows of `stats settings`. One of them, `evictions`, has the name of a counter.
+    /// The rows of `stats settings`. They are a separate map because the setting `evictions` has
+    /// the same name as a counter.
     settings: BTreeMap<String, String>,
-    /// What the kernel of this machine knows, if the server runs here.
+    /// The process of the server, if it runs on this machine.
     pub(super) process: Option<Process>,
 }
 
@@ -33,10 +34,10 @@ pub(super) struct Process {
 }
 
 impl Facts {
-    /// Asks a server.
+    /// Reads the facts about a server.
     ///
     /// # Errors
-    /// It cannot be reached, or refuses its statistics.
+    /// The server cannot be reached, or refuses its statistics.
     pub(super) fn ask(dialer: &Dialer) -> Result<Self> {
         let address = dialer.address();
         let mut connection = Connection::open(dialer)?;
@@ -47,7 +48,8 @@ impl Facts {
         };
         let mut rows = ask(StatsSection::General)?;
         let settings = ask(StatsSection::Settings)?;
-        // memcached has no such section; its answer is an error, and the connection goes on.
+        // memcached does not have this section. It responds with an error, and keeps the
+        // connection.
         rows.extend(ask(StatsSection::Larder).unwrap_or_default());
         let process = is_here(address).then(|| rows.get("pid").cloned()).flatten();
         let process = process.and_then(|pid| Process::of(&pid));
@@ -66,23 +68,23 @@ impl Facts {
 }
 
 impl Process {
-    /// Returns the larderd of this process id. A server in a container has an id of its own there,
-    /// so the name is compared.
+    /// Returns the process with this id if it is a larderd. Compares the name because a server in a
+    /// container reports an id that is valid only in the container.
     fn of(pid: &str) -> Option<Self> {
         let folder = Path::new("/proc").join(pid);
         let name = fs::read_to_string(folder.join("comm")).ok()?;
         (name.trim_end() == "larderd").then_some(Self { folder })
     }
 
-    /// Returns a path of the process as this one reaches it: a server in a container has a root of
-    /// its own, which only its user and root can enter.
+    /// Translates a path of the process to a path that works here. A server in a container has its
+    /// own root directory, which only its user and root can enter.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         let own = self.folder.join("root").join(path.trim_start_matches('/'));
         if own.exists() { own } else { PathBuf::from(path) }
     }
 
-    /// Returns the systemd unit that the process runs in and how long systemd lets it stop; `None`:
-    /// it runs in none, or has all the time.
+    /// Returns the systemd unit of the process and the time that systemd gives it to stop. Returns
+    /// `None` if the process does not belong to a unit, or the time is unlimited.
     pub(super) fn stop_limit(&self) -> Option<(String, Duration)> {
         let unit = service::unit(&fs::read_to_string(self.folder.join("cgroup")).ok()?)?;
         let limit = service::stop_limit(&unit)?;
@@ -105,8 +107,8 @@ impl Process {
         Some(value.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
     }
 
-    /// True if a file that the process has open is an io_uring. `None`: only the user of the server
-    /// and root can see it.
+    /// True if the process has an io_uring open. `None` if this user cannot see it: only the user
+    /// of the server and root can.
     pub(super) fn has_ring(&self) -> Option<bool> {
         let descriptors = fs::read_dir(self.folder.join("fd")).ok()?;
         let mut targets = descriptors.flatten().map(|descriptor| fs::read_link(descriptor.path()));

@@ -7,8 +7,8 @@ use super::{Finding, Rule, percent};
 
 pub(super) const RULES: &[Rule] = &[is_too_small, refuses_stores, refuses_large_values];
 
-/// A miss that is stored again shortly after its eviction would have been a hit in a larger memory.
-/// With a disk tier it was none: the item came back from there.
+/// An item that is stored again shortly after its eviction was a miss that a larger memory would
+/// have avoided. With a disk tier it was not a miss: the item came back from the disk.
 fn is_too_small(facts: &Facts) -> Option<Finding> {
     if !facts.setting("tier_path").is_empty() {
         return None;
@@ -25,7 +25,7 @@ fn is_too_small(facts: &Facts) -> Option<Finding> {
             format!(
                 "{stored_again} items were stored again shortly after their eviction, {share} % of \
                  the {reads} reads; evicted items were {age} s old on average. Raise -m, now \
-                 {megabytes} MiB; `cache_memlimit {}` doubles it at once",
+                 {megabytes} MiB; `cache_memlimit {}` doubles it immediately",
                 megabytes * 2
             ),
         )
@@ -36,7 +36,7 @@ fn refuses_stores(facts: &Facts) -> Option<Finding> {
     let refused = facts.number("store_no_memory");
     (refused > 0).then(|| {
         let remedy = match facts.setting("evictions") {
-            "off" => "start without -M, so that old items make room, or raise -m",
+            "off" => "start without -M, so that the server evicts old items, or raise -m",
             _ => "raise -m",
         };
         let sentence =
@@ -58,6 +58,6 @@ fn refuses_large_values(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// With fewer evictions a share says little.
+/// The share of fewer evictions is not representative.
 const EVICTIONS_MIN: u64 = 1000;
 const STORED_AGAIN_PERCENT_MIN: u64 = 5;

@@ -5,7 +5,7 @@ use larder_loadgen::argument::{counted, were};
 
 use super::Finding;
 
-/// Looks at a memory file.
+/// Examines a memory file.
 pub(super) fn examine(inspection: &Inspection) -> Vec<Finding> {
     [is_old, has_killed_processes].into_iter().filter_map(|rule| rule(inspection)).collect()
 }
@@ -14,8 +14,8 @@ fn is_old(inspection: &Inspection) -> Option<Finding> {
     (!inspection.is_of_this_boot()).then(|| {
         let items = counted(inspection.report().items, "item");
         let sentence = format!(
-            "the file is from before the start of this system: the next larderd on it begins \
-             empty. Its {items} can be saved before: larder export FILE items.dump"
+            "the file is older than the last boot of this system: the next larderd that uses it \
+             begins empty. Its {items} can be saved first: larder export FILE items.dump"
         );
         Finding::new("file-old", sentence)
     })
@@ -29,8 +29,8 @@ fn has_killed_processes(inspection: &Inspection) -> Option<Finding> {
     (killed > 0).then(|| {
         let killed = were(killed as u64, "process");
         let sentence = format!(
-            "{killed} killed while using the file, and what was being done is not \
-             repaired: start larderd on it, or run larder fsck"
+            "{killed} killed while using the file, and their unfinished changes are not repaired: \
+             start larderd with the file, or run larder fsck"
         );
         Finding::new("file-killed", sentence)
     })

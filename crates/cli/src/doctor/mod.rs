@@ -1,14 +1,15 @@
-//! `larder doctor`: names the problems of a server or a memory file, and their remedies.
+//! `larder doctor`: reports the problems of a server or a memory file, and their remedies.
 //!
-//! `facts.rs` asks the server and its machine. Each other file is a family of rules: functions that
-//! look at the facts and return a sentence. A rule speaks only of what the facts prove.
+//! `facts.rs` queries the server and its machine. Each other file is a family of rules: functions
+//! that examine the facts and return a sentence. A rule reports only a problem that the facts
+//! prove.
 //!
-//! | file | what its rules find |
+//! | file | findings |
 //! |---|---|
 //! | `memory.rs` | memory that is too small, stores that were refused |
 //! | `connections.rs` | connections that were refused or had to wait |
-//! | `buffers.rs` | connections that were closed because the buffers were full |
-//! | `event_loop.rs` | workers on epoll though the kernel has io_uring |
+//! | `buffers.rs` | connections that the server closed because the buffers were full |
+//! | `event_loop.rs` | workers that use epoll although the kernel has io_uring |
 //! | `pages.rs` | memory without huge pages |
 //! | `restart.rs` | items that a restart would lose |
 //! | `disk.rs` | a disk tier that is full, failed, slow, damaged, or does not fit its options |
@@ -38,12 +39,12 @@ use crate::source::Source;
 use crate::time_limit::TimeLimit;
 use facts::Facts;
 
-/// Name the problems of a server or a memory file, and their remedies
+/// Report the problems of a server or a memory file, and their remedies
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Instead of --server: the file of a cache (-e)
-    // The old form of --server also stands here.
+    /// The file of a cache (-e), instead of --server
+    // The old form of --server is also accepted here.
     #[arg(value_name = "FILE", conflicts_with = "server")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -59,8 +60,8 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 Prints a line for each finding: its name, the problem, the remedy. Counters count since the start
-of the server, or since the last `stats reset`. What the kernel knows about the process is
-asked only if the server runs on this machine.
+of the server, or since the last `stats reset`. The process itself is examined only if the server
+runs on this machine.
 
 Examples:
   larder doctor
@@ -73,7 +74,7 @@ Exit code: 0 nothing found; 1 findings; 2 the server or file could not be examin
 /// A sentence with a problem and its remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// The name by which it can be left out.
+    /// The name of the finding, for `--ignore`.
     name: &'static str,
     sentence: String,
 }
@@ -125,11 +126,7 @@ const NAMES: &[&str] = &[
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     arguments.limit.begin();
     if let Some(unknown) = arguments.ignore.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        bail!(
-            "there is no finding {}, expected one of {}",
-            Quoted::text(unknown),
-            NAMES.join(", ")
-        );
+        bail!("unknown finding {}, expected one of {}", Quoted::text(unknown), NAMES.join(", "));
     }
     let access = &arguments.access;
     let source = match &arguments.file {
@@ -160,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns a share in percent for a sentence.
+/// Returns a share in percent.
 fn percent(part: u64, whole: u64) -> u64 {
     (part * 100).checked_div(whole).unwrap_or(0)
 }

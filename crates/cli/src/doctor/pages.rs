@@ -7,7 +7,7 @@ use super::{Finding, Rule};
 
 pub(super) const RULES: &[Rule] = &[lacks_huge_pages];
 
-/// larderd asks for huge pages for private memory only: not for that of `-e`.
+/// larderd requests huge pages only for private memory, not for the memory of `-e`.
 fn lacks_huge_pages(facts: &Facts) -> Option<Finding> {
     let process = facts.process.as_ref()?;
     let is_private = facts.setting("memory_file") == "(null)";
@@ -17,11 +17,14 @@ fn lacks_huge_pages(facts: &Facts) -> Option<Finding> {
         let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         let is_never = setting.is_ok_and(|setting| setting.contains("[never]"));
         let remedy = match process.status("THP_enabled").as_deref() {
-            Some("0") => "the service forbids them by prctl: remove that",
+            Some("0") => "the service disables them with prctl: remove that",
             _ if is_never => {
                 "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart"
             }
-            _ => "the kernel has none free: start the server earlier, or set pages aside for -L",
+            _ => {
+                "the kernel has no free huge pages: start the server earlier, or reserve some for \
+                 -L"
+            }
         };
         let megabytes = resident >> 20;
         let sentence = format!(
@@ -31,5 +34,5 @@ fn lacks_huge_pages(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// A smaller process may be too young to have any.
+/// A smaller process may have started too recently to have huge pages.
 const RESIDENT_BYTES_MIN: u64 = 32 << 20;

@@ -15,8 +15,9 @@ fn loses_items(facts: &Facts) -> Option<Finding> {
     (is_larder && is_private && !has_disk && items > 0).then(|| {
         let items = counted(items, "item");
         let sentence = format!(
-            "a restart loses what the cache holds, {items}: start with -e FILE on a tmpfs or with --tier-path to \
-             keep them, or run with --ignore restart if that is intended"
+            "a restart loses the items of the cache ({items}): start larderd with -e FILE on a \
+             tmpfs or with --tier-path to keep them, or pass --ignore restart to larder doctor if \
+             that is intended"
         );
         Finding::new("restart", sentence)
     })

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-/// Returns the unit of the system in whose control group a process is, from its /proc/PID/cgroup.
+/// Returns the system unit whose control group contains a process, from its /proc/PID/cgroup.
 pub(super) fn unit(groups: &str) -> Option<String> {
     let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    // A unit of a user has another manager, which only that user can ask.
+    // A user unit has another manager, which only that user can query.
     let mut units = paths.filter(|path| !path.contains("/user@")).filter_map(|path| {
         let (_, name) = path.rsplit_once('/')?;
         name.ends_with(".service").then(|| name.to_owned())
@@ -14,7 +14,8 @@ pub(super) fn unit(groups: &str) -> Option<String> {
     units.next()
 }
 
-/// Asks systemd how long a unit may stop; `None`: there is no systemd, or it waits without end.
+/// Returns the time that systemd gives a unit to stop. Returns `None` without systemd, or if the
+/// time is unlimited.
 pub(super) fn stop_limit(unit: &str) -> Option<Duration> {
     let ask = ["show", "--property=TimeoutStopUSec", "--", unit];
     let output = Command::new("systemctl").args(ask).output().ok()?;
@@ -22,7 +23,8 @@ pub(super) fn stop_limit(unit: &str) -> Option<Duration> {
     span(answer.trim().strip_prefix("TimeoutStopUSec=")?)
 }
 
-/// Reads a time as systemd writes it: `1min 30s`. `None`: `infinity`, or another form.
+/// Parses a time in systemd's form, for example `1min 30s`. Returns `None` for `infinity` and for
+/// other forms.
 fn span(text: &str) -> Option<Duration> {
     let mut parts = text.split_whitespace().peekable();
     parts.peek()?;

@@ -48,7 +48,7 @@ fn introduction(roff: &mut Roff) {
     }
 }
 
-/// Appends an option and its effect.
+/// Appends an option and its description.
 fn entry(roff: &mut Roff, option: &DescribedOption) {
     let mut term: Vec<Inline> = Vec::new();
     let letter = option.letter.map(|letter| format!("-{letter}"));
@@ -66,7 +66,7 @@ fn entry(roff: &mut Roff, option: &DescribedOption) {
     roff.text([roman(format!("{}.", capitalized(&option.effect)))]);
 }
 
-/// Returns the sentence with a capital, unless it begins with a word that is written as it is.
+/// Returns the sentence with a capital letter, unless its first word must keep its spelling.
 fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     characters
@@ -75,15 +75,15 @@ fn capitalized(text: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Returns larderd's command line as clap describes it. Only completions are made of it: larderd
-/// itself parses memcached's grammar.
+/// Returns larderd's command line as a clap command. It serves only to generate completions:
+/// larderd itself parses memcached's grammar.
 pub(super) fn command_to_complete() -> Command {
     let command = Command::new("larderd").disable_help_flag(true).disable_version_flag(true);
     let options = described();
     let words: Vec<_> = options.iter().filter_map(|option| option.word).collect();
     let shown = options.iter().filter(|option| option.word.is_none());
     let arguments = shown.map(|option| {
-        // clap takes names that live as long as the program.
+        // clap requires names with a static lifetime.
         let long: Option<&'static str> = option.long.clone().map(|long| &*long.leak());
         let name = long.or_else(|| option.letter.map(|letter| &*letter.to_string().leak()));
         let mut argument = Arg::new(name.unwrap_or_default()).help(option.effect.clone());
@@ -117,10 +117,10 @@ const DESCRIPTION: &[&str] = &[
      the text, meta and binary protocols, over TCP, TLS, UDP and unix sockets.",
     "Options come from the TOML file of --config, from variables LARDER_* of the environment and \
      from the command line; later ones override earlier ones. The name of a variable is the long \
-     form in capitals with LARDER_ before it: --memory-limit is LARDER_MEMORY_LIMIT. The key of a \
-     file is the long form with _ for -, or the word of -o.",
-    "Options of memcached that are missing here are accepted without effect or refused with a \
-     reason; docs/options.md in the sources lists them.",
+     form in capitals with the prefix LARDER_: --memory-limit is LARDER_MEMORY_LIMIT. A key of the \
+     file is the long form with _ in place of -, or the word of -o.",
+    "larderd accepts the other options of memcached without effect, or refuses them with a reason; \
+     docs/options.md in the sources lists them.",
 ];
 
 /// Sections that are lists.
@@ -128,23 +128,23 @@ const TABLES: &[(&str, &[(&str, &str)])] = &[
     (
         "SIGNALS",
         &[
-            ("SIGTERM, SIGINT", "End at once, with exit status 0."),
-            ("SIGUSR1", "Execute what has arrived, send the responses, then end."),
+            ("SIGTERM, SIGINT", "Exit immediately, with status 0."),
+            ("SIGUSR1", "Execute the requests that have arrived, send the responses, then exit."),
             (
                 "SIGHUP",
                 "Reload certificates, users and admin tokens; an unusable file changes nothing.",
             ),
             (
                 "SIGUSR2",
-                "Hand the sockets over to the binary that now lies at larderd's path; with -e it \
-                 goes on with the same items.",
+                "Hand the sockets over to the binary that is now at larderd's path; with -e the \
+                 new process keeps the items.",
             ),
         ],
     ),
     (
         "FILES",
         &[
-            ("/etc/larder/larderd.toml", "Options of the service of the Debian package."),
+            ("/etc/larder/larderd.toml", "The configuration of the service of the Debian package."),
             ("/var/lib/larder/cache", "Its items, on a tmpfs (-e)."),
             ("/run/larder/admin.sock", "Its admin listener, for the group larder."),
         ],
@@ -152,10 +152,10 @@ const TABLES: &[(&str, &[(&str, &str)])] = &[
     (
         "EXIT STATUS",
         &[
-            ("0", "larderd was ended by a signal, or printed what it was asked for."),
+            ("0", "A signal ended larderd, or it printed the requested information."),
             ("64", "Options contradict each other, or one is refused."),
             ("67", "The user of -u does not exist."),
-            ("71", "An address cannot be listened on, or the system lacks what is needed."),
+            ("71", "larderd cannot listen on an address, or the system lacks a required feature."),
             ("1", "Any other error. Each is one line on standard error."),
         ],
     ),

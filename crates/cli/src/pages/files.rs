@@ -9,7 +9,7 @@ use larder_options::{LARDER_VERSION, sample};
 use super::{daemon, tool};
 use crate::CommandLine;
 
-/// A file, with its path below the folder of all.
+/// A file, with its path relative to the output folder.
 pub(super) struct File {
     pub(super) path: String,
     pub(super) text: String,
@@ -31,7 +31,7 @@ pub(super) fn man_pages() -> Vec<File> {
     iter::once(larderd).chain(of_tool).collect()
 }
 
-/// Returns the completions of both programs, under the names by which the shells find them.
+/// Returns the completions of both programs, under the names that the shells look for.
 pub(super) fn completions() -> Vec<File> {
     let mut files = Vec::new();
     for (program, command) in [
@@ -62,7 +62,7 @@ fn shown(command: &Command) -> Command {
         .subcommand_required(command.is_subcommand_required_set())
 }
 
-/// Returns /etc/larder/larderd.toml of the Debian package. Its directories are those of the unit
+/// Returns /etc/larder/larderd.toml of the Debian package. It names the directories of the unit
 /// larderd.service.
 pub(super) fn sample_file() -> File {
     let text = sample(&[

@@ -1,9 +1,9 @@
 //! The man pages and the shell completions of `larder` and `larderd`, and larderd's configuration
 //! file of the Debian package.
 //!
-//! They are written by a test, so that the programs do not carry what writes them: `make pages`
-//! sets `LARDER_PAGES` to the folder that takes them. The pages of `larder` come from the
-//! definitions of its arguments, those of `larderd` from the table of options.
+//! A test writes them, so that the programs do not contain the code for it: `make pages` sets
+//! `LARDER_PAGES` to the output folder. The pages of `larder` come from the definitions of its
+//! arguments, those of `larderd` from the table of options.
 
 mod daemon;
 mod files;
@@ -17,7 +17,8 @@ use tempfile::tempdir;
 
 use self::files::{completions, man_pages, sample_file};
 
-/// The folder that takes the files; without it the test writes to one of its own.
+/// The environment variable with the output folder. Without it the test writes to a temporary
+/// folder.
 const FOLDER: &str = "LARDER_PAGES";
 
 #[test]
@@ -39,7 +40,8 @@ fn pages_and_completions_are_written_and_programs_can_read_them() {
     for file in &files {
         let path = folder.join(&file.path);
         if file.path.ends_with(".1") {
-            // groff writes a warning for each unknown request; long words alone may stick out.
+            // groff writes a warning for each unknown request. Only a long word may exceed the line
+            // length.
             let page = run("groff", &["-man", "-ww", "-Wbreak", "-Tutf8", "-z"], &path);
             check(page, &file.path);
         }
@@ -82,7 +84,7 @@ fn the_page_of_larderd_has_every_option() {
     }
 }
 
-/// The old form of `--server` works, and neither a page nor a completion has it.
+/// The old form of `--server` works, but no page and no completion shows it.
 #[test]
 fn pages_and_completions_lack_hidden_options() {
     let files = man_pages().into_iter().chain(completions());

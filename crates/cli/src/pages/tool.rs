@@ -24,7 +24,7 @@ fn collect(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// Returns the page. Examples keep their lines, which clap_mangen would fill.
+/// Returns the page. Keeps the line breaks of examples, which clap_mangen would join.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let source = format!("Larder {LARDER_VERSION}");
     let man = Man::new(command.clone()).source(source).manual("Larder");

@@ -3,7 +3,7 @@
 /// Parses bytes: a number, or one with k, m or g (KiB, MiB, GiB) after it.
 ///
 /// # Errors
-/// The text is no amount; the message names the expected form.
+/// The text is not an amount. The message names the expected form.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let (digits, unit_bytes) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),

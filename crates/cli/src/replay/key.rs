@@ -2,8 +2,8 @@
 
 use larder_loadgen::mix::mix;
 
-/// A key of a trace, as the cache sees it. The ids of a trace are dense and in order of appearance;
-/// the hash removes that meaning.
+/// The cache key for an id of a trace. The ids are dense and in order of appearance; the hash
+/// removes this order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     hash: u64,
@@ -24,12 +24,12 @@ impl Key {
         &self.text
     }
 
-    /// Returns which of `count` threads plays this key.
+    /// Returns the number of the thread, out of `count`, that plays this key.
     pub(crate) fn thread(&self, count: u32) -> u32 {
         ((self.hash & u64::from(u32::MAX)) % u64::from(count)) as u32
     }
 
-    /// Returns which of a thread's `count` connections serves this key.
+    /// Returns the number of the connection, out of a thread's `count`, that serves this key.
     pub(crate) fn connection(&self, count: usize) -> usize {
         ((self.hash >> 32) % count as u64) as usize
     }

@@ -20,8 +20,8 @@ pub(crate) fn replay(trace: &Trace, arguments: &Arguments) -> Result<Report> {
     let memory_bytes = arguments.memory.context("--memory BYTES is required")?;
     let cache = Cache::builder()
         .memory_bytes(memory_bytes)
-        // The default is the largest possible limit: a trace of large items measures eviction, not
-        // a limit.
+        // The default is the largest possible limit, so that a trace of large items measures
+        // eviction and not the limit.
         .item_bytes_max(arguments.item_bytes_max.unwrap_or(memory_bytes / 2))
         .cas(false)
         .clock(Clock::Ticked)
@@ -72,7 +72,7 @@ impl Target for Cache {
 /// Adds the statistics of the cache after a replay.
 fn describe(cache: &Cache, trace: &Trace, report: &mut Report) {
     let sizes = cache.report();
-    // Counted by a get of every key: the cache's own count includes expired items.
+    // Counts with a lookup of every key, because the cache's own count includes expired items.
     let (mut items, mut item_bytes, mut value) = (0u64, 0u64, Vec::new());
     for id in 0..trace.key_count() {
         value.clear();

@@ -1,10 +1,10 @@
-//! An exact LRU by items, which tests the trace parser: its miss ratios on the traces are known.
+//! An exact LRU over items. It tests the trace parser: its miss ratios on the traces are known.
 
 use std::collections::{BTreeMap, HashMap};
 
 use larder_loadgen::trace::{Operation, Request, Trace};
 
-/// The bytes of an item besides its key and value.
+/// The bytes of an item in addition to its key and value.
 const ITEM_OVERHEAD_BYTES: u64 = 24;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Lru {
 
 struct Item {
     bytes: u64,
-    /// The second in which the item expires; 0 never.
+    /// The second in which the item expires; 0 if it never expires.
     deadline: u32,
     used_at: u64,
 }

@@ -38,16 +38,18 @@ pub(crate) struct Arguments {
     /// The trace: zstd-compressed lines of key[,size[,ttl[,op]]]
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Memory limit of the cache, everything included: bytes, or a number with k, m or g after it
+    /// Memory limit of the cache, including all overhead: bytes, or a number with k, m or g after
+    /// it
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, required_unless_present = "server")]
     memory: Option<u64>,
-    /// The largest item accepted, like larderd's -I [default: half of --memory]
+    /// Size of the largest item that the cache accepts, like larderd's -I [default: half of
+    /// --memory]
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, conflicts_with = "server")]
     item_bytes_max: Option<u64>,
     /// Multiply all sizes of the trace
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=u32::MAX))]
     scale: u32,
-    /// Sizes for traces without any [default: sizes-kvcache_reg.txt beside the trace]
+    /// Sizes for traces without sizes [default: sizes-kvcache_reg.txt in the folder of the trace]
     #[arg(long, value_name = "FILE")]
     sizes: Option<PathBuf>,
     /// Replay on this server, which must be empty
@@ -61,40 +63,40 @@ pub(crate) struct Arguments {
     /// Number of connections to the server
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole::<u32>(1..=10_000))]
     connections: u32,
-    /// Number of threads that share the keys; with one thread every replay is the same
+    /// Number of threads that share the keys; with one thread every replay gives the same result
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1024))]
     threads: u32,
 }
 
 const AFTER_HELP: &str = "\
 Each request of the trace is a set, or a get followed by a set if it misses. Every value read is
-checked against the last one stored. Requests of a key stay on one thread and connection, in their
-order.
+checked against the last one stored. All requests of a key use the same thread and connection, in
+their order.
 
-On the library (the default) time is virtual: it follows the trace, however fast the replay runs. A
-server's clock cannot be moved: there the TTLs of the trace run in real time, so that few items
-expire during a replay. A server also has its own memory limit: there --memory only warns about a
-difference.
+With the library (the default) time is virtual: it follows the trace, however fast the replay runs.
+The clock of a server cannot be changed: the TTLs of the trace run in real time, so that few items
+expire during a replay. A server also has its own memory limit: --memory only warns if it differs.
 
 Examples:
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder replay --trace web07.csv.zst --scale 16 --server 127.0.0.1:11211 --flush
 
-Output, a name=value a line:
+Output, one name=value per line:
   requests                  lines of the trace: gets and its own sets
-  gets, hits, misses        of look-aside gets; miss_ratio=misses/gets
-  missed_bytes              keys and values that the misses asked for
-  sets, sets_refused        all sets, those after misses included; refused: the item is too large or
+  gets, hits, misses        look-aside gets; miss_ratio=misses/gets
+  missed_bytes              bytes of the keys and values that were missed
+  sets, sets_refused        all sets, including sets after misses; refused: the item is too large or
                             the cache has no memory
-  wrong_values              values read that are not the last ones stored; must be 0
+  wrong_values              values read that are not the last stored value; must be 0
   evictions                 live items removed for space
-  evictions_small           those from the small pool (library, as all down to segments_main)
+  evictions_small           evictions from the small pool (this line and the next ones, down to
+                            segments_main, only with the library)
   ghost_hits                items stored again soon after such an eviction, and so into the main pool
-  segments_*                segments evicted, compacted, reclaimed without live items; those of each
-                            pool at the end
+  segments_*                segments evicted, compacted, reclaimed without live items; segments of
+                            each pool at the end
   items                     items held at the end
   bytes_written             bytes of items that sets wrote into segments (library)
-  bytes_relocated           bytes of items copied from segment to segment to keep them
+  bytes_relocated           bytes of items copied from one segment to another to keep them
   live_share                bytes of items / memory of the segments that hold items
                             (memcached: bytes of items / memory limit)
   overhead_bytes_per_item   all memory in use / items, less the mean of key + value (library)

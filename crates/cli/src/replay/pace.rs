@@ -1,11 +1,11 @@
-//! Keeps threads together that go through a trace.
+//! Keeps the threads of a replay close together in the trace.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Keeps threads that go through the same trace together: none is ahead of the slowest by more than
-/// about a thousand requests. Otherwise neither the order of requests nor the miss ratio would be
-/// that of the trace.
+/// Keeps threads that replay the same trace close together: no thread is more than about a thousand
+/// requests ahead of the slowest one. Otherwise the order of requests and the miss ratio would
+/// differ from the trace.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The index of the request that each thread has reached.
@@ -13,7 +13,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A pace for `thread_count` threads, all at the beginning of a trace.
+    /// Creates a pace for `thread_count` threads, all at the beginning of a trace.
     pub(crate) fn new(thread_count: u32) -> Self {
         Self { reached: (0..thread_count).map(|_| AtomicUsize::new(0)).collect() }
     }
@@ -29,8 +29,8 @@ impl Pace {
     }
 }
 
-/// A thread's place in a trace. Dropping it, early or at the end, releases the threads that wait
-/// for it.
+/// The position of a thread in a trace. Dropping it, early or at the end, releases the threads that
+/// wait for this thread.
 #[derive(Debug)]
 pub(crate) struct Walker<'a> {
     pace: &'a Pace,

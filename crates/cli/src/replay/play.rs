@@ -1,4 +1,4 @@
-//! One thread's part of a replay.
+//! The part of a replay that one thread runs.
 
 use std::io::{IsTerminal, Write};
 use std::ops::AddAssign;
@@ -11,30 +11,31 @@ use crate::replay::pace::Walker;
 use larder_loadgen::trace::{Operation, Request, Trace};
 use larder_loadgen::value::write_value;
 
-/// The cache that a trace is replayed on.
+/// The cache on which a trace is replayed.
 pub(crate) trait Target {
-    /// The trace has reached this second.
+    /// Tells the cache that the trace has reached this second.
     fn begin_second(&mut self, second: u32);
 
     /// Replaces `value` by the value of the key. Returns false on a miss.
     fn get(&mut self, key: &Key, value: &mut Vec<u8>) -> Result<bool>;
 
-    /// Stores an item. Returns false if the target refuses it. A `ttl_secs` of 0 is for ever.
+    /// Stores an item. Returns false if the target refuses it. A `ttl_secs` of 0 means that the
+    /// item never expires.
     fn set(&mut self, key: &Key, value: &[u8], ttl_secs: u32) -> Result<bool>;
 }
 
 /// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Look-aside gets.
+    /// Look-aside lookups.
     pub(crate) gets: u64,
-    /// Gets that found an item.
+    /// Lookups that found an item.
     pub(crate) hits: u64,
-    /// Bytes of the keys and values that the other gets did not find.
+    /// Bytes of the keys and values of the misses.
     pub(crate) missed_bytes: u64,
-    /// Hits whose value was not the last one stored.
+    /// Hits with a value that is not the last one stored.
     pub(crate) wrong_values: u64,
-    /// All sets: the trace's own and those after misses.
+    /// All sets: the sets of the trace, and the sets after misses.
     pub(crate) sets: u64,
     /// Sets that the target refused.
     pub(crate) sets_refused: u64,
@@ -60,7 +61,7 @@ impl AddAssign for Counts {
 /// Plays the requests of the trace whose keys belong to the walker's thread, in their order.
 ///
 /// # Errors
-/// Those of the target.
+/// The errors of the target.
 pub(crate) fn play(trace: &Trace, walker: &Walker<'_>, target: &mut impl Target) -> Result<Counts> {
     let mut player = Player {
         stored: vec![Stored::default(); trace.key_count() as usize],
@@ -123,7 +124,7 @@ impl<T: Target> Player<'_, T> {
     fn set(&mut self, key: &Key, request: &Request) -> Result<()> {
         let stored = &mut self.stored[request.id as usize];
         stored.version += 1;
-        // A trace may change an item's size at a get: the new size holds from the next set on.
+        // A trace may change an item's size at a get. The next set uses the new size.
         stored.value_bytes = request.item_bytes.saturating_sub(Key::BYTES as u32);
         self.expect(request.id);
         let stored = self.target.set(key, &self.expected, request.ttl_secs)?;
@@ -154,7 +155,7 @@ impl Progress {
     }
 
     fn show(&mut self, index: usize) {
-        // Not at every request: reading the clock costs as much as a get.
+        // Does not read the clock at every request, because that costs as much as a get.
         let Some(shown) = self.shown.filter(|_| index.is_multiple_of(1024)) else { return };
         if shown.elapsed() > Duration::from_millis(200) {
             let percent = index * 100 / self.request_count;
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
     use crate::replay::pace::Pace;
 
-    /// A target that keeps the first value of each key for ever.
+    /// A target that keeps the first value of each key forever.
     #[derive(Default)]
     struct Stale(HashMap<Vec<u8>, Vec<u8>>);
 

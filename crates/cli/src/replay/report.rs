@@ -12,7 +12,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A report with the counts that every replay has.
+    /// Creates a report with the counts that every replay has.
     pub(crate) fn of(counts: &Counts, request_count: usize) -> Self {
         let mut report = Self { lines: Vec::new(), sound: counts.wrong_values == 0 };
         report.push("requests", request_count);
@@ -32,7 +32,7 @@ impl Report {
         self.lines.push((name, value.to_string()));
     }
 
-    /// Adds the line of a check.
+    /// Adds the result of a check.
     pub(crate) fn push_check(&mut self, name: &'static str, holds: bool) {
         self.push(name, if holds { "yes" } else { "no" });
         self.sound &= holds;

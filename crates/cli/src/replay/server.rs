@@ -70,7 +70,7 @@ pub(crate) fn replay(trace: &Trace, dialer: &Dialer, arguments: &Arguments) -> R
     Ok(report)
 }
 
-/// Divides the connections among the threads; each thread has at least one.
+/// Distributes the connections over the threads. Each thread has at least one.
 fn play_on(dialer: &Dialer, trace: &Trace, arguments: &Arguments) -> Result<Counts> {
     let thread_count = arguments.threads.min(arguments.connections);
     let pace = Pace::new(thread_count);
@@ -166,7 +166,7 @@ impl Statistics {
     fn ask(connection: &mut Connection) -> Result<Self> {
         let mut lines = stats::ask(connection, StatsSection::General).context("stats")?;
         lines.extend(stats::ask(connection, StatsSection::Slabs).context("stats slabs")?);
-        // memcached answers this section with an error.
+        // memcached responds to this section with an error.
         lines.extend(stats::ask(connection, StatsSection::Larder).unwrap_or_default());
         Ok(Self(lines))
     }

@@ -12,7 +12,7 @@ use super::sample::Sample;
 use crate::admin::json::shown_key;
 use crate::units;
 
-/// What is shown: tables of the last sample and of its difference to the one before.
+/// The text to show: tables of the last sample and of its difference from the sample before.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     pub(super) title: String,
@@ -26,7 +26,7 @@ pub(super) struct Board {
     /// Requests per second, the oldest first.
     pub(super) history: VecDeque<u64>,
     last: Option<Sample>,
-    /// The histograms of a minute, of one process.
+    /// The histograms of the last minute, all of one process.
     latencies: VecDeque<Latency>,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Board {
 pub(super) struct Table {
     pub(super) kind: Kind,
     pub(super) title: &'static str,
-    /// The words over the columns; empty cells for none.
+    /// The headings of the columns. A column without a heading has an empty cell.
     pub(super) head: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
-    /// Stands in place of the rows if there are none.
+    /// Shown in place of the rows if the table is empty.
     note: &'static str,
 }
 
-/// The tables.
+/// The tables that a board can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Summary,
@@ -135,11 +135,11 @@ impl Table {
     }
 }
 
-/// Returns the title, and one that is shorter and has the longest part last.
+/// Returns the title, and a shorter title whose longest part is last.
 fn titles(sample: &Sample) -> (String, String) {
     let of = |part: &str, name: &str| match &sample.status[part][name] {
         Value::String(text) => text.escape_default().to_string(),
-        // A commit of digits reads as a number.
+        // A commit id that consists of digits is parsed as a number.
         Value::Number(number) => number.to_string(),
         _ => UNKNOWN.to_owned(),
     };
@@ -153,8 +153,8 @@ fn titles(sample: &Sample) -> (String, String) {
     )
 }
 
-/// Returns the words of `/ready` or about a failed disk, and true if the server is ready and its
-/// disk works.
+/// Returns the text of `/ready` or the error of a failed disk, and true if the server is ready and
+/// its disk works.
 fn state(sample: &Sample) -> (String, bool) {
     let has_failed = sample.status["larder"]["tier_failed"] == 1;
     if let Some(trouble) = sample.status["tier"]["trouble"].as_str().filter(|_| has_failed) {
@@ -189,7 +189,7 @@ fn percent(part: Option<f64>, whole: Option<f64>) -> String {
     shown(share.map(|(part, whole)| 100.0 * part / whole), |share| format!("{share:.1} %"))
 }
 
-/// Returns a table of names with a value each.
+/// Returns a table of names and their values.
 fn pairs(kind: Kind, title: &'static str, rows: Vec<(&str, String)>) -> Table {
     let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     Table { kind, title, head: vec!["", ""], rows, note: "" }
@@ -274,7 +274,7 @@ fn evictions(change: &Change<'_>) -> Table {
     Table { kind: Kind::Evictions, title: "Evictions", head, rows, note: "" }
 }
 
-/// Returns the table of a disk tier; `None` without one.
+/// Returns the table of a disk tier; `None` without a disk tier.
 fn disk(change: &Change<'_>, now: &Sample) -> Option<Table> {
     let tier = &now.status["tier"];
     let mode = tier["mode"].as_str()?.escape_default().to_string();
@@ -348,7 +348,7 @@ fn hot_tables(hot: &Result<Value, &'static str>) -> Vec<Table> {
     ]
 }
 
-/// The number of a hot key that a column shows, and how.
+/// The member of a hot key that a column shows, and the function that formats it.
 type Column = (&'static str, fn(f64) -> String);
 
 /// A command: its name, the counters of its requests, and those of its hits.
@@ -364,7 +364,7 @@ const COMMANDS: &[(&str, &[&str], &[&str])] = &[
     ("flush", &["cmd_flush"], &[]),
 ];
 
-/// The counters of requests, each of which counts in one of them.
+/// The counters of requests. Each request increments exactly one of them.
 const REQUESTS: &[&str] = &[
     "cmd_get",
     "cmd_set",
@@ -385,16 +385,16 @@ const EVICTIONS: &[(&str, &str)] = &[
     ("refused, no memory", "store_no_memory"),
 ];
 
-/// Stands for a number that is not known.
+/// Shown for an unknown number.
 const UNKNOWN: &str = "–";
 
-const NO_HOT_KEYS: &str = "none yet: few requests were sampled lately";
+const NO_HOT_KEYS: &str = "none yet: few requests were sampled recently";
 
-/// As many seconds as the widest terminals have columns.
+/// In seconds. The widest terminals have this many columns.
 const HISTORY_MAX: usize = 600;
 
-/// Percentiles are of the last minute.
+/// Percentiles cover the last minute.
 const LATENCIES_MAX: usize = 61;
 
-/// The server sends no more.
+/// The server does not send more.
 const HOT_KEYS_MAX: usize = 20;

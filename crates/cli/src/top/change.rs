@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::sample::Sample;
 
-/// Two samples of a process, or one.
+/// Two samples of a process, or only one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     before: Option<&'a Value>,
@@ -14,7 +14,7 @@ pub(super) struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Compares samples. A sample of another process, or of an earlier time, is not compared.
+    /// Compares two samples. Ignores `before` if it is of another process or not older than `now`.
     pub(super) fn between(before: Option<&'a Sample>, now: &'a Sample) -> Self {
         let millis = |sample: &Sample| sample.status["time_ms"].as_u64();
         let of_same = before.filter(|before| before.pid() == now.pid());
@@ -24,7 +24,7 @@ impl<'a> Change<'a> {
         Self { before, now: &now.status, secs }
     }
 
-    /// Returns what a counter is at; `None` if the server does not have it.
+    /// Returns the value of a counter; `None` if the server does not have it.
     pub(super) fn total(&self, name: &str) -> Option<f64> {
         number(self.now, name)
     }
@@ -34,18 +34,18 @@ impl<'a> Change<'a> {
         names.iter().map(|name| self.total(name)).sum()
     }
 
-    /// Returns by how much a counter grew; `None` if it was reset.
+    /// Returns the increase of a counter; `None` if it was reset.
     pub(super) fn grown(&self, name: &str) -> Option<f64> {
         let difference = self.total(name)? - number(self.before?, name)?;
         (difference >= 0.0).then_some(difference)
     }
 
-    /// Returns by how much counters grew together.
+    /// Returns the increase of the sum of counters.
     pub(super) fn grown_all(&self, names: &[&str]) -> Option<f64> {
         names.iter().map(|name| self.grown(name)).sum()
     }
 
-    /// Returns how much counters grew in a second.
+    /// Returns the increase of the sum of counters per second.
     pub(super) fn rate(&self, names: &[&str]) -> Option<f64> {
         Some(self.grown_all(names)? / self.secs)
     }

@@ -11,16 +11,16 @@ use super::layout::{self, Part};
 use super::memory::{Cell, Usage};
 use crate::units;
 
-/// What the user has chosen to see.
+/// The view that the user has selected.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
-    /// The page of tables; the pages go round.
+    /// The page of tables, modulo the number of pages.
     pub(super) page: isize,
-    /// True for the hot keys in place of a page of tables.
+    /// True to show the hot keys in place of a page of tables.
     pub(super) is_hot: bool,
 }
 
-/// Draws the board. `error` is why there is no newer sample.
+/// Draws the board. `error` is the reason if the last attempt to take a sample failed.
 pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, view: View, error: Option<&str>) {
     let area = frame.area();
     let error_lines = error.map_or(0, |error| {
@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, view: View, error: Opti
     frame.render_widget(Line::styled(help, Style::new().add_modifier(Modifier::DIM)), bottom);
 }
 
-/// Returns the first line: the state of the server, and the title as long as there is room for it.
+/// Returns the first line: the state of the server, and the longest title that fits.
 fn title(board: &Board, width: u16, is_old: bool) -> Line<'_> {
     let state = match is_old {
         true => " no answer ".to_owned(),
@@ -76,7 +76,8 @@ fn title(board: &Board, width: u16, is_old: bool) -> Line<'_> {
     Line::from(vec![state, Span::raw(format!(" {title}"))])
 }
 
-/// Returns a line that has at most `width` characters. Its end shows whether some are left out.
+/// Returns a line of at most `width` characters. The end of a shortened line shows that characters
+/// are missing.
 fn shortened(line: &str, width: usize) -> String {
     match line.chars().count() <= width {
         true => line.to_owned(),
@@ -157,7 +158,7 @@ fn colour(usage: Usage) -> Color {
     }
 }
 
-/// The lines of an error: it has a remedy at its end.
+/// The lines of an error. Enough to show the remedy at its end.
 const ERROR_LINES_MAX: u16 = 3;
 
 #[cfg(test)]
@@ -250,14 +251,14 @@ mod tests {
                 "get  ≤ 1 µs",
                 r"9.5  1  \x1b]0;title\x07\x0a\xe2\x80\x8fx",
                 r"–  –  \xff\x00",
-                "none yet: few requests were sampled lately",
+                "none yet: few requests were sampled recently",
                 "q quits   h hot keys  ",
             ],
         );
         assert!(lines.iter().all(|line| line.chars().count() == 120), "{lines:?}");
     }
 
-    /// Samples with numbers as long as they come, also of a disk.
+    /// Samples with the longest possible numbers, including those of a disk.
     fn busy() -> Board {
         let of = |time_ms: u64, number: u64| {
             let mut sample = with_disk(sample(time_ms, number), false);
@@ -409,7 +410,7 @@ mod tests {
         idle(2000);
         let (lines, hot) = idle(3000);
         assert_shows(&lines, &["no requests in the last 2 s"]);
-        assert_shows(&hot, &["none yet: few requests were sampled lately"]);
+        assert_shows(&hot, &["none yet: few requests were sampled recently"]);
         let mut hidden = sample(4000, 0);
         hidden.hot = Err("the server does not show keys: it runs with -X");
         board.show(hidden);

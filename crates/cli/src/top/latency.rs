@@ -13,7 +13,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// Reads the histograms; `None` if the server has none.
+    /// Reads the histograms; `None` if the server does not report them.
     pub(super) fn of(status: &Value) -> Option<Self> {
         let latency = status.get("latency")?;
         let bounds = latency["bounds_secs"].as_array()?;
@@ -27,8 +27,9 @@ impl Latency {
         })
     }
 
-    /// Returns the bounds below which the given shares of the requests since `first` are, by kind.
-    /// `Some(None)` is a time beyond the last bound, `None` that there were no requests.
+    /// For each kind of request since `first`, returns the bounds below which the given shares of
+    /// the times are. `Some(None)` is a time beyond the last bound. `None` means that no request
+    /// was counted.
     pub(super) fn since(
         &self,
         first: &Self,

@@ -1,4 +1,4 @@
-//! Decides which tables are shown together, and where.
+//! Decides which tables share a page, and where they are.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::board::{Board, Kind};
 /// A part of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The requests per second so far.
+    /// The chart of requests per second.
     History,
     /// A table of the board.
     Table(Kind),
@@ -17,11 +17,11 @@ pub(super) enum Part {
     Map,
 }
 
-/// Parts that are shown together, and their places.
+/// Parts that share a page, and their areas.
 pub(super) type Page = Vec<(Part, Rect)>;
 
-/// Distributes the parts over as many pages as they need. A table is shown whole or on another
-/// page; lists of keys and the map take the room that is left.
+/// Distributes the parts over as many pages as they need. A table that does not fit completely
+/// moves to the next page. Lists of keys and the map use the remaining space.
 pub(super) fn pages(board: &Board, area: Rect) -> Vec<Page> {
     let columns: Vec<Rect> = match area.width >= TWO_COLUMNS_MIN {
         true => halves(area, true).to_vec(),
@@ -39,7 +39,7 @@ pub(super) fn pages(board: &Board, area: Rect) -> Vec<Page> {
     pages
 }
 
-/// Returns the places of the lists of hot keys on a page of their own.
+/// Returns the areas of the lists of hot keys on a separate page.
 pub(super) fn hot_page(board: &Board, area: Rect) -> Page {
     let parts = [Kind::HotByRate, Kind::HotByBytes].map(Part::Table);
     match parts.map(|part| lines(board, part, area.width).is_some()) {
@@ -47,7 +47,7 @@ pub(super) fn hot_page(board: &Board, area: Rect) -> Page {
             let halves = halves(area, area.width >= TWO_COLUMNS_MIN);
             parts.into_iter().zip(halves).collect()
         }
-        // The reason why there are no keys.
+        // The only table contains the reason why there are no keys.
         [true, false] => vec![(parts[0], area)],
         _ => Vec::new(),
     }
@@ -61,8 +61,7 @@ fn halves(area: Rect, side_by_side: bool) -> [Rect; 2] {
     }
 }
 
-/// Takes the parts for which a column has room, the first one in any case, and returns their
-/// places.
+/// Takes the parts that fit in a column, but at least one, and returns their areas.
 fn fill(board: &Board, column: Rect, parts: &mut VecDeque<Part>) -> Page {
     let mut room = column.height;
     let mut taken: Vec<(Part, u16, u16)> = Vec::new();
@@ -94,7 +93,7 @@ fn is_flexible(part: Part) -> bool {
     matches!(part, Part::Map | Part::Table(Kind::HotByRate | Kind::HotByBytes))
 }
 
-/// Returns how many lines a part has within its border; `None` if there is nothing to show.
+/// Returns the number of lines of a part inside its border; `None` if the part is empty.
 fn lines(board: &Board, part: Part, width: u16) -> Option<u16> {
     let inside = usize::from(width.saturating_sub(BORDERS).max(1));
     let lines = match part {

@@ -6,16 +6,16 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
     pub(super) cells: Vec<Cell>,
-    /// The segments of a cell.
+    /// The number of segments per cell.
     pub(super) segments_per_cell: u64,
 }
 
-/// Segments that lie side by side.
+/// A group of adjacent segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cell {
-    /// How many of the segments have each use, in the order of [`Usage`].
+    /// The number of segments with each use, in the order of [`Usage`].
     counts: [u64; 5],
-    /// The live bytes among those of the segments with items.
+    /// The live bytes of the segments with items, in percent of their size.
     live_percent: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Usage {
 }
 
 impl Map {
-    /// Reads the map of a status. A map that it does not have is empty.
+    /// Reads the map from a status. Returns an empty map if the status does not contain one.
     pub(super) fn of(status: &Value) -> Self {
         let map = &status["segments"];
         let cells = map["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Cell {
         self.counts.into_iter().zip(uses).find(is_most).map_or(Usage::Free, |(_, usage)| usage)
     }
 
-    /// Returns the character that stands for the cell.
+    /// Returns the character that represents the cell.
     pub(super) fn symbol(&self) -> &'static str {
         match (self.usage(), self.live_percent) {
             (Usage::Main | Usage::Small, ..25) => "░",
@@ -90,7 +90,7 @@ impl Cell {
     }
 }
 
-/// The server sends no more.
+/// The server does not send more.
 const CELLS_MAX: usize = 1024;
 
 #[cfg(test)]

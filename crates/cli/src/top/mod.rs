@@ -2,12 +2,12 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `sample.rs` | asks the server for its documents |
+//! | `sample.rs` | requests the documents of the server |
 //! | `change.rs` | rates, as differences of two documents |
 //! | `board.rs` | the tables that are shown, as text |
 //! | `latency.rs` | percentiles of the time of requests |
 //! | `memory.rs` | the map of segments |
-//! | `layout.rs` | which tables are shown together, and where |
+//! | `layout.rs` | which tables share a page, and where they are |
 //! | `draw.rs` | draws them on a terminal |
 //! | `screen.rs` | the terminal, keys and signals |
 
@@ -45,10 +45,10 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Rates are of the last second. A terminal of 80 columns and 24 lines is enough: Tab or an arrow shows
-the tables for which there is no room, h the hot keys; q, Esc or Ctrl-C ends. In the map each cell
-is a segment, or several in large memories: the fuller the block, the more of it is live; i is
-index, g ghost, a dot free.
+Rates cover the last second. A terminal of 80 columns and 24 lines is enough: Tab or an arrow key
+shows the tables that do not fit, h shows the hot keys, and q, Esc or Ctrl-C quits. Each cell of the
+map is a segment, or several segments if the memory is large. The fuller the block, the more of it
+is live; i is index, g is ghost, a dot is free.
 
 Examples:
   larder top

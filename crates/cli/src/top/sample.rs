@@ -1,4 +1,4 @@
-//! The documents of a server at one time.
+//! Samples of a server: its documents at one time.
 
 use anyhow::{Result, ensure};
 use hyper::StatusCode;
@@ -6,31 +6,31 @@ use serde_json::Value;
 
 use crate::admin::client::{Ask, Client};
 
-/// What the server sends at one time.
+/// The documents of a server at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     /// `/api/v1/status`.
     pub(super) status: Value,
     /// `/api/v1/hot`, or the reason why the server does not report hot keys.
     pub(super) hot: Result<Value, &'static str>,
-    /// `/ready`; `Null` for a listener that does not say it.
+    /// `/ready`; `Null` if the listener does not serve it.
     pub(super) ready: Value,
     /// The address of the admin listener.
     pub(super) address: String,
 }
 
 impl Sample {
-    /// Returns the process that the sample is of.
+    /// Returns the process id of the server.
     pub(super) fn pid(&self) -> Option<u64> {
         self.status["stats"]["pid"].as_u64()
     }
 }
 
-/// Asks a server for samples.
+/// Takes samples of a server.
 #[derive(Debug)]
 pub(super) struct Sampler {
     client: Client,
-    /// The process that reports no hot keys, and the reason.
+    /// The process that does not report hot keys, and the reason.
     without_hot: Option<(Option<u64>, &'static str)>,
 }
 
@@ -40,7 +40,7 @@ impl Sampler {
         Self { client, without_hot: None }
     }
 
-    /// Asks for a sample.
+    /// Takes a sample.
     ///
     /// # Errors
     /// The server cannot be reached, or it refuses the status.
@@ -54,7 +54,7 @@ impl Sampler {
         Ok(Sample { status, hot, ready, address: self.client.address().to_string() })
     }
 
-    /// Asks for the hot keys, unless this process has refused them.
+    /// Requests the hot keys, unless this process has refused them before.
     fn hot(&mut self, pid: Option<u64>) -> Result<Result<Value, &'static str>> {
         if let Some((refused, reason)) = self.without_hot
             && refused == pid
@@ -73,5 +73,5 @@ impl Sampler {
     }
 }
 
-/// How many hot keys are shown at most.
+/// The maximum number of hot keys on the screen.
 const KEYS: usize = 20;

@@ -1,4 +1,4 @@
-//! The terminal of `larder top`: what arrives while it shows a server, and its end.
+//! The terminal of `larder top`: its events, and how it ends.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,26 +18,26 @@ use super::board::Board;
 use super::draw::{View, draw};
 use super::sample::{Sample, Sampler};
 
-/// What happens while the screen is shown.
+/// An event while the screen is shown.
 enum Event {
-    /// A sample has arrived, or the reason why there is none.
+    /// A sample has arrived, or the attempt to take one failed.
     Sampled(Box<Result<Sample>>),
-    /// The terminal has another size.
+    /// The size of the terminal has changed.
     Resized,
-    /// The user chooses what is shown.
+    /// The user selects another view.
     Turned(Turn),
     /// The user ends the tool.
     Quit,
-    /// A signal ends it.
+    /// A signal ends the tool.
     Signal(i32),
-    /// A thread has ended that must not.
+    /// A thread has ended that must run as long as the tool.
     Lost(&'static str),
 }
 
-/// What a key shows.
+/// The view that a key selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Another page of tables: the next one, or with -1 the one before.
+    /// Another page of tables: the next page, or with -1 the previous one.
     Pages(isize),
     /// The hot keys, or the tables again.
     HotKeys,
@@ -46,7 +46,8 @@ enum Turn {
 /// Shows the server until the user ends it.
 pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     let (sender, events) = channel();
-    // Before the terminal changes: a signal must find it restored.
+    // Installed before the terminal changes, so that the terminal is restored when a signal
+    // arrives.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let of_signals = sender.clone();
     thread::spawn(move || {
@@ -55,7 +56,7 @@ pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
             let _ = of_signals.send(Event::Signal(signal));
         }
     });
-    // It also restores the terminal after a panic, in any thread.
+    // This also restores the terminal after a panic of any thread.
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
     let of_samples = sender.clone();
     thread::spawn(move || take_samples(sampler, of_samples));
@@ -72,8 +73,8 @@ pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     restored.context("cannot restore the terminal: use reset")
 }
 
-/// Restores the terminal, unless a panic of another thread has done so: a second time would move
-/// the cursor back over the message of the panic.
+/// Restores the terminal, unless a panic of another thread has already restored it. A second time
+/// would move the cursor back over the message of the panic.
 fn restore() -> io::Result<()> {
     match is_raw_mode_enabled() {
         Ok(false) => Ok(()),
@@ -81,7 +82,7 @@ fn restore() -> io::Result<()> {
     }
 }
 
-/// Draws after each event, until one ends the tool. Returns the signal that does.
+/// Draws after each event until an event ends the tool. Returns the signal if a signal ended it.
 fn show(
     terminal: &mut DefaultTerminal,
     board: &mut Board,
@@ -97,7 +98,7 @@ fn show(
                     error = None;
                     board.show(sample);
                 }
-                // The server may come back: the last numbers stay.
+                // The server may come back, so the last numbers remain on the screen.
                 Err(reason) => error = Some(format!("{reason:#}")),
             },
             Event::Resized => {}
@@ -119,7 +120,7 @@ fn take_samples(mut sampler: Sampler, events: Sender<Event>) {
     loop {
         due += PERIOD;
         sleep(due.saturating_duration_since(Instant::now()));
-        // Samples that a slow server delayed are not made up for.
+        // Samples that a slow server delayed are skipped.
         due = due.max(Instant::now() - PERIOD);
         if events.send(Event::Sampled(Box::new(sampler.sample()))).is_err() {
             return;
@@ -138,7 +139,7 @@ fn read_keys(events: &Sender<Event>) {
             },
             Ok(event::Event::Resize(..)) => Event::Resized,
             Ok(_) => continue,
-            // The terminal is gone.
+            // The terminal was closed.
             Err(_) => Event::Quit,
         };
         let is_last = matches!(event, Event::Quit);

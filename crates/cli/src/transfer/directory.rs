@@ -10,10 +10,11 @@ use super::fetch::{Counts, as_message, now_unix_secs};
 use super::progress::{Pace, Progress};
 use super::salvage::DirectoryProgress;
 
-/// Writes the items of a directory that no process uses, those whose keys begin with `prefix`.
+/// Writes the items of a directory whose keys begin with `prefix`. No process may use the
+/// directory.
 ///
 /// # Errors
-/// The log is damaged, the disk fails, or the output takes no bytes.
+/// The log is damaged, the disk fails, or the output cannot be written.
 pub(super) fn export<W: Write>(
     directory: &TierInspection,
     prefix: &[u8],

@@ -26,20 +26,21 @@ use crate::{stats, time_limit};
 
 /// Write the items of a server, a memory file or a disk tier to a dump
 ///
-/// Values, flags and times to live are kept; cas tokens are not. Counts no use of the items.
+/// The dump contains values, flags and times to live, but no cas tokens. The export does not count
+/// as a use of the items.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = USAGE)]
 pub(crate) struct Arguments {
     /// With --server: the file to write; - is stdout. Without it: the file of a cache (-e), or the
     /// directory of a disk tier (--tier-path) that no server uses
-    // The old form of --server is an address here.
+    // Also accepts an address, the old form of --server.
     #[arg(value_name = "FILE|CACHE")]
     first: PathBuf,
     /// After CACHE: the file to write; - is stdout
     #[arg(value_name = "FILE", conflicts_with = "server")]
     second: Option<PathBuf>,
-    /// The server: host[:port], [IPv6][:port], or the path of a Unix socket; the port is 11211 if
-    /// none is given
+    /// The server: host[:port], [IPv6][:port], or the path of a Unix socket; the default port is
+    /// 11211
     #[arg(short, long, value_name = "ADDR")]
     server: Option<Address>,
     #[command(flatten)]
@@ -47,13 +48,13 @@ pub(crate) struct Arguments {
     /// Export only items whose keys begin with this
     #[arg(long, value_name = "PREFIX", default_value = "")]
     prefix: OsString,
-    /// Ask for at most this many items per second
+    /// Request at most this many items per second
     #[arg(long, value_name = "ITEMS_PER_SEC", value_parser = whole::<u32>(1..=u32::MAX))]
     rate: Option<u32>,
     /// End with exit code 2 if the whole export takes longer
     #[arg(long, value_name = "SECS", value_parser = whole::<u32>(1..=u32::MAX))]
     timeout: Option<u32>,
-    /// Go on past damage of a directory, and write these items
+    /// Continue past damage of a directory, and write these items
     #[arg(long, value_name = "WHICH")]
     past_damage: Option<Past>,
     /// Show no progress and no summary
@@ -67,16 +68,16 @@ larder export [OPTIONS] --server <ADDR> <FILE>
 
 const AFTER_HELP: &str = "\
 The source may be any memcached from 1.6.10 on, with TCP or a Unix socket, with TLS (--tls) and a
-login (--user), but not one that takes only the binary protocol (-S). It goes on serving; --rate
-limits what the export takes from it. FILE appears under its name when the dump is complete.
+login (--user), but not one that accepts only the binary protocol (-S). It continues to serve
+its clients; --rate limits the load of the export. FILE appears when the dump is complete.
 
-An item that changes during the export has its old or its new value in the dump. Items that are
-marked stale, or that a client is loading, are left out.
+The dump contains the old or the new value of an item that changes during the export. The export
+leaves out items that are marked stale, or that a client is loading.
 
-The export of a damaged directory stops. --past-damage says what is damaged and goes on: a lost
-record may have been a newer value of any key, a delete or a flush, so what was written before it
-may be out of date. current leaves such items out, readable writes them. Neither writes an
-older value of a key whose newest one is known to be damaged.
+The export of a damaged directory stops. With --past-damage it reports the damage and continues. A
+lost record may have been a newer value of any key, a delete or a flush, so items that were written
+before it may be out of date. current leaves such items out, readable writes them. Neither writes an
+older value of a key whose newest value is known to be damaged.
 
 Examples:
   larder export --server 127.0.0.1:11211 items.dump
@@ -86,8 +87,9 @@ Examples:
   larder export /var/lib/larder/store items.dump
   larder export --server cache7 items.dump --tls --tls-ca authority.pem --user ops
 
-Exit code: 0 done; 1 items are missing in the dump, because their values could not be read to the
-end, the server does not take their keys, or the directory is damaged; 2 there is no complete dump.";
+Exit code: 0 done; 1 items are missing in the dump, because their values could not be read
+completely, the server does not accept their keys, or the directory is damaged; 2 the dump is
+incomplete.";
 
 /// Runs `larder export`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -98,10 +100,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let (source, dump) = match (&arguments.server, &arguments.second) {
         (Some(address), _) => (Source::Server(access.dialer(address)?), first),
         (None, Some(second)) => (Source::open(first, access)?, second),
-        // The only path may be that of the cache: no export of a default server replaces it.
+        // The only path may be the cache. There is no default server, so that its export cannot
+        // replace the cache.
         (None, None) => bail!(
-            "export from where, or to where? name a server with --server ADDR, or two paths, those \
-             of a cache and of the dump; found {}",
+            "the source or the destination of the export is missing: name a server with --server \
+             ADDR and the dump, or the paths of a cache and of the dump; found only {}",
             first.display()
         ),
     };
@@ -142,10 +145,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 
 fn rest(counts: &Counts) -> String {
     let parts = [
-        (counts.gone, "gone meanwhile"),
+        (counts.gone, "gone during the export"),
         (counts.stale, "stale or being loaded, left out"),
         (counts.lost, "not read to the end"),
-        (counts.unreachable, "with binary keys that the server does not take"),
+        (counts.unreachable, "with binary keys that the server does not accept"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     parts.map(|(count, why)| format!("; {count} {why}")).collect()
@@ -155,7 +158,7 @@ fn rest(counts: &Counts) -> String {
 fn items_of(source: &Source) -> Option<u64> {
     match source {
         Source::MemoryFile(inspection) => Some(inspection.report().items),
-        // The export learns the total when it reads the directory.
+        // The total is known only when the export reads the directory.
         Source::Directory(_) => Some(1),
         Source::Server(dialer) => {
             // Without statistics there is no bar; the export itself reports the problem.
@@ -166,12 +169,12 @@ fn items_of(source: &Source) -> Option<u64> {
     }
 }
 
-/// The file or pipe that gets the dump.
+/// The file or pipe that receives the dump.
 #[derive(Debug)]
 enum Output {
     /// Stdout, or a file that is not regular.
     Stream(File),
-    /// The file under a name of its own, and its final name.
+    /// The file under a temporary name, and its final name.
     File { file: File, part: PathBuf, path: PathBuf },
 }
 
@@ -180,9 +183,12 @@ impl Output {
         if path.as_os_str() == "-" {
             let stdout = io::stdout();
             if stdout.is_terminal() {
-                bail!("a dump is no text for a terminal: name a file, or redirect the output");
+                bail!(
+                    "a dump is not text, so it is not written to a terminal: name a file, or \
+                redirect the output"
+                );
             }
-            // Rust's own stdout splits the bytes into lines.
+            // Rust's stdout is buffered by line, which would split the dump into many writes.
             return Ok(Self::Stream(stdout.as_fd().try_clone_to_owned()?.into()));
         }
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -193,7 +199,7 @@ impl Output {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        // Values may be anything, so the dump is for its owner alone.
+        // Values may be confidential, so that only the owner may read the dump.
         let mut file = OpenOptions::new();
         file.write(true).create(true).truncate(true).mode(0o600);
         let file = file.open(&part).with_context(|| format!("cannot write {}", part.display()))?;
@@ -201,7 +207,7 @@ impl Output {
         Ok(Self::File { file, part, path: path.to_owned() })
     }
 
-    /// Gives a complete dump its name.
+    /// Renames a complete dump to its final name.
     fn complete(mut self) -> Result<()> {
         if let Self::File { file, part, path } = &mut self {
             file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
@@ -227,12 +233,12 @@ impl Write for Output {
 }
 
 impl Drop for Output {
-    /// Removes a dump that did not become complete.
+    /// Removes an incomplete dump.
     fn drop(&mut self) {
         if let Self::File { part, .. } = self
             && part.as_os_str() != ""
         {
-            // The reason for the end is reported already; the file only takes room.
+            // The error is already reported, and the file only takes space.
             let _ = fs::remove_file(part);
         }
     }

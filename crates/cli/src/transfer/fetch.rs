@@ -1,4 +1,4 @@
-//! Gets the items of a server.
+//! Fetches the items of a server.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,22 +13,22 @@ use super::progress::{Pace, Progress};
 use super::wire::{escaped, may_be_refused, push_key, takes_batches};
 use crate::connection::{Broken, Connection};
 
-/// What became of the listed keys. An item that is written is counted by the dump.
+/// The outcomes of the listed keys. The dump counts the items that are written.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Bytes of keys and values that were written.
     pub(super) bytes: u64,
-    /// Items that were gone by the time they were asked for.
+    /// Items that did not exist any more when they were requested.
     pub(super) gone: u64,
     /// Items that are marked stale, or that a client is loading.
     pub(super) stale: u64,
-    /// Items whose value the server could not send to its end.
+    /// Items whose value the server could not send completely.
     pub(super) lost: u64,
-    /// Items whose key memcached does not take in its text protocol.
+    /// Items whose key memcached does not accept in its text protocol.
     pub(super) unreachable: u64,
 }
 
-/// A hit: the head of a value.
+/// The header of a hit.
 struct Head {
     value_bytes: u32,
     flags: u32,
@@ -36,11 +36,11 @@ struct Head {
     is_stale: bool,
 }
 
-/// Asks a server for items, up to [`PENDING_MAX`] at a time.
+/// Requests items from a server, up to [`PENDING_MAX`] at a time.
 #[derive(Debug)]
 struct Fetcher {
     connection: Connection,
-    /// The keys that are asked for and not answered.
+    /// The requested keys without a response.
     pending: VecDeque<Vec<u8>>,
     pending_max: usize,
     pending_bytes: usize,
@@ -50,7 +50,7 @@ struct Fetcher {
 /// Writes the items of a server whose keys begin with `prefix`.
 ///
 /// # Errors
-/// The server cannot be reached, refuses, or stops answering; or the output takes no bytes.
+/// The server cannot be reached, refuses, or stops answering; or the output cannot be written.
 pub(super) fn export<W: Write>(
     dialer: &Dialer,
     prefix: &[u8],
@@ -76,8 +76,8 @@ pub(super) fn export<W: Write>(
         }
         pace.wait(batch);
         fetcher.connection.send(&asked)?;
-        // Half of the answers are read before the next keys are asked for, so that the server
-        // always has some to work on.
+        // Half of the responses are read before the next keys are requested, so that the server
+        // always has requests to work on.
         let part = if has_keys && !pace.is_limited() { 2 } else { usize::MAX };
         fetcher.take_answers(fetcher.pending_max / part, PENDING_BYTES_MAX / part, writer)?;
     }
@@ -108,7 +108,7 @@ impl Fetcher {
         self.pending.push_back(key.to_vec());
     }
 
-    /// Reads answers until at most this much is pending.
+    /// Reads responses until at most this many are pending.
     fn take_answers<W: Write>(
         &mut self,
         keys_max: usize,
@@ -121,7 +121,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Reads the answer for the oldest key, and writes its item.
+    /// Reads the response for the oldest key, and writes its item.
     fn take_answer<W: Write>(&mut self, writer: &mut Writer<W>) -> Result<()> {
         let Some(key) = self.pending.pop_front() else { return Ok(()) };
         self.pending_bytes -= key.len();
@@ -144,7 +144,7 @@ impl Fetcher {
             }
             Ok(()) => {}
             Err(Broken::Lost(_)) => {
-                // A server that evicts a value while it sends it can only close the connection.
+                // If a server evicts a value while it sends it, it can only close the connection.
                 writer.abandon().map_err(as_message)?;
                 self.counts.lost += 1;
                 self.ask_again()?;
@@ -154,7 +154,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Opens a new connection and asks for the pending keys again.
+    /// Opens a new connection and requests the pending keys again.
     fn ask_again(&mut self) -> Result<()> {
         self.connection.reopen()?;
         let mut asked = Vec::new();
@@ -162,7 +162,7 @@ impl Fetcher {
         Ok(self.connection.send(&asked)?)
     }
 
-    /// Reads the first line of an answer. `None`: there is no item.
+    /// Reads the first line of a response. Returns `None` on a miss.
     fn read_head(&mut self, key: &[u8]) -> Result<Option<Head>> {
         let line = self.connection.line()?;
         let mut words = line.split(|byte| *byte == b' ');
@@ -180,7 +180,10 @@ impl Fetcher {
                 Ok(None)
             }
             b"ERROR" => {
-                bail!("the server has no meta commands: memcached 1.6.10 or newer has them")
+                bail!(
+                    "the server has no meta commands: expected larderd, or memcached 1.6.10 or \
+                     newer"
+                )
             }
             b"CLIENT_ERROR" | b"SERVER_ERROR" => {
                 bail!("the server answered: {}", line.escape_ascii())
@@ -190,7 +193,7 @@ impl Fetcher {
     }
 }
 
-/// Reads the words behind `VA`.
+/// Parses the words after `VA`.
 fn head_of<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Head> {
     let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<i64>().ok();
     let value_bytes = u32::try_from(number(words.next()?)?).ok()?;
@@ -201,9 +204,10 @@ fn head_of<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Head> {
     for word in words {
         match word.split_first() {
             Some((b'f', flags)) => head.flags = u32::try_from(number(flags)?).ok()?,
-            // -1 is never.
+            // -1 means that the item never expires.
             Some((b't', ttl)) => head.ttl_secs = u64::try_from(number(ttl)?).ok(),
-            // X: stale. W and Z: a client is to store the value, and this one may be empty.
+            // `X`: the value is stale. `W` and `Z`: a client is loading a new value, and this one
+            // may be empty.
             Some((b'X' | b'W' | b'Z', _)) => head.is_stale = true,
             _ => {}
         }
@@ -223,13 +227,13 @@ pub(crate) fn now_unix_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns an error of the output as text only: a closed pipe is no success for an export.
+/// Converts an error of the output to text, so that a closed pipe is not treated as success.
 pub(super) fn as_message(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow::anyhow!("cannot write the dump: {error}")
 }
 
-/// Requests without an answer. Together they stay below what the buffers of two sockets hold, so
-/// that server and tool never wait for each other.
+/// Requests without a response. Together they are smaller than the buffers of two sockets, so that
+/// server and tool never wait for each other.
 const PENDING_MAX: usize = 256;
 const PENDING_BYTES_MAX: usize = 16 << 10;
 

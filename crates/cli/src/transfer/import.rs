@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 
 /// Store the items of a dump in a server
 ///
-/// An item whose key the server has already is kept as it is, unless --overwrite is given.
+/// Items that already exist in the server are kept, unless --overwrite is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     server: ServerArgument,
     #[command(flatten)]
     access: AccessArguments,
-    /// Replace the items that the server has already
+    /// Replace items that already exist in the server
     #[arg(long)]
     overwrite: bool,
     /// Store at most this many items per second
@@ -45,12 +45,12 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 The target may be any memcached from 1.6.10 on, with TCP or a Unix socket, with TLS (--tls) and a
-login (--user), but not one that takes only the binary protocol (-S). An item gets the rest of its
-time to live by this machine's clock; expired items are skipped. A dump that is cut off or damaged
-is stored up to there, and is an error.
+login (--user), but not one that accepts only the binary protocol (-S). The remaining time to live
+is computed with the clock of this machine; expired items are skipped. From a dump that is cut off
+or damaged, the import stores the items up to that point and then fails.
 
-A server that serves clients already may be warmed: a newer value is never overwritten. But a key
-that a client deletes during the import may come back with its older value.
+The target may already serve clients: without --overwrite, the import does not overwrite newer
+values. But a key that a client deletes during the import may come back with its older value.
 
 Examples:
   larder import items.dump --server 127.0.0.1:11211
@@ -61,7 +61,7 @@ Examples:
 Exit code: 0 all items are stored, kept or expired; 1 items were too large or refused; 2 the dump
 could not be read to its end, or the server could not be reached.";
 
-/// How many items were left out.
+/// The numbers of items that were left out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Skipped {
     expired: u64,
@@ -80,7 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut skipped = Skipped::default();
     let mut pace = Pace::new(arguments.rate);
     let stored = store_all(&mut reader, &mut target, &mut pace, &mut skipped, &mut progress);
-    // Items that are sent are counted also if the dump ends early.
+    // Waits for the responses even if the dump ends early, so that the counts include all items
+    // sent.
     let stored = stored.with_context(|| shown(&arguments.dump));
     let finished = target.finish().with_context(|| format!("import to {address}"));
     let counts = target.counts();
@@ -111,7 +112,7 @@ fn store_all(
     Ok(())
 }
 
-/// Sends an item. Returns false if the dump says that its value is not complete.
+/// Sends an item. Returns false if the dump marks its value as incomplete.
 fn store(
     reader: &mut Reader<File>,
     entry: &ReadEntry,
@@ -140,8 +141,8 @@ fn store(
     }
 }
 
-/// Returns the exptime of an item that is not expired. memcached takes Unix times up to 2038, and
-/// numbers up to 30 days as a TTL.
+/// Returns the exptime of an item that is not expired. memcached accepts Unix times up to 2038, and
+/// treats numbers up to 30 days as a TTL.
 fn exptime(entry: &ReadEntry, now: u64) -> i64 {
     let Some(deadline) = entry.deadline_unix_secs else { return 0 };
     let ttl = deadline.saturating_sub(now);
@@ -153,7 +154,7 @@ fn open(path: &Path) -> Result<(File, Option<u64>)> {
     if path.as_os_str() == "-" {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            bail!("a dump is expected on stdin: name a file, or redirect the input");
+            bail!("stdin is a terminal: name the file of a dump, or redirect the input");
         }
         return Ok((stdin.as_fd().try_clone_to_owned()?.into(), None));
     }
@@ -173,7 +174,7 @@ fn shown(path: &Path) -> String {
 
 fn rest(counts: &Counts, skipped: &Skipped) -> String {
     let parts = [
-        (counts.kept, "kept as the server had them"),
+        (counts.kept, "already in the server and kept"),
         (skipped.expired, "expired"),
         (skipped.void, "without a complete value"),
         (counts.too_large, "too large for the server (-I)"),
@@ -183,9 +184,10 @@ fn rest(counts: &Counts, skipped: &Skipped) -> String {
     parts.map(|(count, why)| format!("; {count} {why}")).collect()
 }
 
-/// Longest TTL that is sent as a TTL; a larger number is a Unix time.
+/// The longest TTL that is sent as a TTL. A larger number is a Unix time.
 const TTL_SECS_MAX: u64 = 60 * 60 * 24 * 30;
-/// The largest Unix time that memcached takes. It takes the value behind a larger one for commands.
+/// The largest Unix time that memcached accepts. After a larger one it would execute the value as
+/// commands.
 const EXPTIME_MAX: u64 = i32::MAX as u64;
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use larder_loadgen::connect::dialer::Dialer;
 use super::wire::escaped;
 use crate::connection::{Broken, Connection};
 
-/// The keys of a server, on a connection of their own. The server lists them as fast as they are
-/// read; it holds a position in its index meanwhile, and no lock.
+/// The keys of a server, listed on a separate connection. The server lists them as fast as they are
+/// read. During the list it keeps a position in its index, but holds no lock.
 #[derive(Debug)]
 pub(super) struct KeyList {
     connection: Connection,
@@ -16,7 +16,7 @@ pub(super) struct KeyList {
 }
 
 impl KeyList {
-    /// Asks for the list.
+    /// Requests the list.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -26,8 +26,8 @@ impl KeyList {
         Ok(Self { connection, has_ended: false, unreadable: 0 })
     }
 
-    /// How many items the list lacks, because the server's disk did not return them. Known at the
-    /// end.
+    /// The number of items that are missing in the list because the server's disk did not return
+    /// them. Valid after the last key.
     pub(super) fn unreadable(&self) -> u64 {
         self.unreadable
     }
@@ -57,7 +57,11 @@ impl KeyList {
                 }
                 _ => {
                     let line = escaped(line).replace("\\x20", " ");
-                    bail!("{} lists no keys: {line}{}", self.connection.address(), remedy(&line));
+                    bail!(
+                        "{} does not list keys: {line}{}",
+                        self.connection.address(),
+                        remedy(&line)
+                    );
                 }
             }
         }
@@ -65,7 +69,7 @@ impl KeyList {
     }
 }
 
-/// The number in the line that ends a list which lacks items.
+/// Returns the number of missing items from the last line of an incomplete list.
 fn unreadable(line: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(b"SERVER_ERROR the disk did not return ")?;
     str::from_utf8(rest.strip_suffix(b" items")?).ok()?.parse().ok()
@@ -77,14 +81,15 @@ fn remedy(line: &str) -> &'static str {
         _ if line.starts_with("BUSY") => "; another crawl or dump is in progress: try again later",
         _ if line.contains("disabled") => "; enable the crawler: lru_crawler enable",
         _ if line.contains("unauthenticated") => {
-            "; it demands a login (-Y): give --user NAME and --password-file FILE"
+            "; it requires a login (-Y): give --user NAME and --password-file FILE"
         }
         "ERROR" => "; it is older than memcached 1.4.31",
         _ => "",
     }
 }
 
-/// Decodes the URI encoding of a key up to the first space. Returns false if it is none.
+/// Decodes the URI encoding of a key up to the first space. Returns false if the encoding is
+/// invalid.
 fn decode(text: &[u8], key: &mut Vec<u8>) -> bool {
     key.clear();
     let mut bytes = text.iter().copied().take_while(|byte| *byte != b' ');

@@ -9,11 +9,11 @@ use larder_dump::{Entry, Writer};
 use super::fetch::{Counts, as_message};
 use super::progress::{Pace, Progress};
 
-/// Writes the items of a cache in a file whose keys begin with `prefix`. The file is mapped for
-/// reading only: nothing is changed, and the processes that use it do not notice.
+/// Writes the items of a cache in a file whose keys begin with `prefix`. Maps the file read-only,
+/// so that nothing changes and the processes that use it are not affected.
 ///
 /// # Errors
-/// The file holds no cache that this build can read, or the output takes no bytes.
+/// The file does not contain a cache that this build can read, or the output cannot be written.
 pub(super) fn export<W: Write>(
     inspection: &Inspection,
     prefix: &[u8],

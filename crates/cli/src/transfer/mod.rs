@@ -1,19 +1,19 @@
 //! `larder export` and `larder import`: items between servers, memory files and dumps.
 //!
-//! The values stream: neither subcommand holds more than a few blocks, whatever the items' sizes.
+//! Values are streamed: both subcommands hold only a few blocks in memory, even if items are large.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `export.rs` | the subcommand; where the dump goes |
 //! | `keys.rs` | lists the keys of a server |
-//! | `fetch.rs` | gets the items of these keys, many at a time |
+//! | `fetch.rs` | fetches the items of these keys, many at a time |
 //! | `memory_file.rs` | the items of a cache in a file |
 //! | `directory.rs` | the items of the directory of a disk tier |
 //! | `import.rs` | the subcommand; which items are sent |
 //! | `store.rs` | sends items to a server and reads its answers |
-//! | `wire.rs` | keys on the wire; whether a server takes many requests at once |
+//! | `wire.rs` | keys on the wire; whether a server accepts many requests together |
 //! | `salvage.rs` | the items of a damaged directory |
-//! | `progress.rs` | what the user sees meanwhile; the rate limit |
+//! | `progress.rs` | progress for the user; the rate limit |
 
 mod directory;
 pub(crate) mod export;

@@ -1,4 +1,4 @@
-//! What the user sees during a transfer, and the rate limit.
+//! The progress that the user sees during a transfer, and the rate limit.
 
 use std::io::{IsTerminal, stderr};
 use std::thread::sleep;
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     is_quiet: bool,
 }
 
-/// How much of a whole is done.
+/// The part of the work that is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part {
     pub(crate) done: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Part {
 }
 
 impl Progress {
-    /// Begins. `total` is the expected end of the numbers given to [`Progress::show`], if known.
+    /// Begins a transfer. `total` is the value of `at` in [`Progress::show`] at the end, if known.
     pub(crate) fn begin(verb: &'static str, total: Option<u64>, is_quiet: bool) -> Self {
         let is_shown = !is_quiet && stderr().is_terminal();
         let bar = is_shown.then(|| {
@@ -44,7 +44,7 @@ impl Progress {
         Self { verb, started: now, shown: now, bar, is_quiet }
     }
 
-    /// Shows the progress if it is due. `at` is compared with the total.
+    /// Shows the progress if an update is due. `at` is the position relative to the total.
     pub(crate) fn show(&mut self, at: u64, items: u64, bytes: u64) {
         let period = Duration::from_millis(if self.bar.is_some() { 200 } else { 1000 });
         if self.is_quiet || self.shown.elapsed() < period {
@@ -61,7 +61,7 @@ impl Progress {
         }
     }
 
-    /// As [`Self::show`], with a total that is known only now.
+    /// Same as [`Self::show`], but with a total that was not known at the beginning.
     pub(crate) fn show_part(&mut self, part: Part, items: u64, bytes: u64) {
         self.bar.iter().for_each(|bar| bar.set_length(part.total as u64));
         self.show(part.done as u64, items, bytes);
@@ -99,7 +99,7 @@ impl Progress {
     }
 }
 
-/// Keeps a rate: at most a tenth of a second's items at once.
+/// Limits the rate of items. Allows bursts of at most a tenth of a second.
 #[derive(Debug)]
 pub(super) struct Pace {
     items_per_sec: Option<u32>,
@@ -107,23 +107,23 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A pace of at most `items_per_sec`; without it there is no limit.
+    /// Creates a pace of at most `items_per_sec`; `None` means no limit.
     pub(super) fn new(items_per_sec: Option<u32>) -> Self {
         Self { items_per_sec, due: Instant::now() }
     }
 
-    /// True if there is a limit.
+    /// True if the rate is limited.
     pub(super) fn is_limited(&self) -> bool {
         self.items_per_sec.is_some()
     }
 
-    /// Returns how many items may be asked for together.
+    /// Returns how many items may be requested together.
     pub(super) fn batch_max(&self, most: usize) -> usize {
         let of_rate = |rate: u32| (rate as usize / 10).clamp(1, most);
         self.items_per_sec.map_or(most, of_rate)
     }
 
-    /// Waits until `items` more are due. Time that passed unused is not made up for.
+    /// Waits until `items` more are due. Unused time does not accumulate.
     pub(super) fn wait(&mut self, items: usize) {
         let Some(rate) = self.items_per_sec else { return };
         sleep(self.due.saturating_duration_since(Instant::now()));

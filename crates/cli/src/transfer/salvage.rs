@@ -15,13 +15,13 @@ use super::progress::{Part, Progress};
 /// Which items of a damaged directory are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Past {
-    /// Those that are surely the newest of their keys
+    /// Only items that are certainly the newest of their keys
     Current,
-    /// All that can be read: some may be out of date
+    /// All readable items, of which some may be out of date
     Readable,
 }
 
-/// What is shown while a directory is read: how much of it is done, and what was found.
+/// The progress of reading a directory: the part that is done, and the items found.
 #[derive(Debug)]
 pub(crate) struct DirectoryProgress<'a> {
     progress: RefCell<&'a mut Progress>,
@@ -36,13 +36,13 @@ impl<'a> DirectoryProgress<'a> {
         Self { progress: RefCell::new(progress), part, items, bytes }
     }
 
-    /// `done` of `total` segments are read.
+    /// Reports that `done` of `total` segments are read.
     pub(crate) fn note_part(&self, done: usize, total: usize) {
         self.part.set(Part { done, total });
         self.show();
     }
 
-    /// An item was found.
+    /// Counts an item that was found.
     pub(crate) fn note_item(&self, bytes: usize) {
         self.items.set(self.items.get() + 1);
         self.bytes.set(self.bytes.get() + bytes as u64);
@@ -55,8 +55,8 @@ impl<'a> DirectoryProgress<'a> {
     }
 }
 
-/// Writes the items of a damaged directory, those whose keys begin with `prefix`. Says on stderr
-/// what is damaged and what that means.
+/// Writes the items of a damaged directory whose keys begin with `prefix`. Reports on stderr what
+/// is damaged and the possible consequences.
 pub(super) fn export<W: Write>(
     directory: &TierInspection,
     prefix: &[u8],
@@ -97,12 +97,12 @@ pub(super) fn export<W: Write>(
     Ok((counts, salvaged))
 }
 
-/// Says what is damaged.
+/// Reports a damaged place on stderr.
 pub(crate) fn report(damage: &TierDamage) {
     eprintln!("larder: damaged: {damage}");
 }
 
-/// What damage means, in lines for stderr.
+/// Returns the consequences of damage, as lines for stderr.
 pub(crate) fn summary(salvaged: &TierSalvaged) -> String {
     let TierSalvaged { findings, damages, lost_bytes, doubtful, withheld } = salvaged;
     let mut text = format!(
@@ -113,7 +113,7 @@ pub(crate) fn summary(salvaged: &TierSalvaged) -> String {
     );
     if *doubtful > 0 {
         text += &format!(
-            "larder: {doubtful} of them lie before a damaged place, where a newer value, a delete or \
+            "larder: {doubtful} of them precede a damaged place, where a newer value, a delete or \
              a flush may be lost\n"
         );
     }

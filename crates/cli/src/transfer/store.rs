@@ -10,14 +10,14 @@ use larder_loadgen::connect::dialer::Dialer;
 use super::wire::{escaped, may_be_refused, push_key, takes_batches};
 use crate::connection::{Broken, Connection, LOGIN_DEMANDED};
 
-/// What became of the items.
+/// The outcomes of the items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Items that the server stored.
     pub(super) stored: u64,
     /// Bytes of keys and values that the server stored.
     pub(super) bytes: u64,
-    /// Items whose keys the server had already.
+    /// Items that already existed in the server.
     pub(super) kept: u64,
     /// Items that exceed the server's limit for an item (`-I`).
     pub(super) too_large: u64,
@@ -25,7 +25,7 @@ pub(super) struct Counts {
     pub(super) refused: u64,
 }
 
-/// A request that is not answered.
+/// A request without a response.
 #[derive(Debug)]
 struct Pending {
     key: Vec<u8>,
@@ -37,9 +37,9 @@ struct Pending {
 pub(super) struct Target {
     connection: Connection,
     overwrites: bool,
-    /// Requests that are not sent.
+    /// Requests that are not sent yet.
     unsent: Vec<u8>,
-    /// The items that are sent or unsent and not answered.
+    /// The items without a response, sent or not.
     pending: VecDeque<Pending>,
     pending_max: usize,
     counts: Counts,
@@ -49,7 +49,7 @@ impl Target {
     /// Connects, and checks that the server stores by the meta protocol.
     ///
     /// # Errors
-    /// The server cannot be reached, or answers otherwise than memcached from 1.6.10 on.
+    /// The server cannot be reached, or does not respond like memcached from 1.6.10 on.
     pub(super) fn open(dialer: &Dialer, overwrites: bool) -> Result<Self> {
         let mut target = Self {
             connection: Connection::open(dialer)?,
@@ -66,13 +66,14 @@ impl Target {
         Ok(target)
     }
 
-    /// Returns the counts of the items that are answered.
+    /// Returns the counts of the items with a response.
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Stores an item that is expired at once. A server that does not know `ms` takes the value for
-    /// a command, and the values of a dump must not become commands: here it is a harmless one.
+    /// Stores an item that expires immediately. A server without `ms` executes the value as a
+    /// command. This value is a harmless command, whereas the values of a dump must never be
+    /// executed.
     fn check_dialect(&mut self) -> Result<()> {
         self.connection.send(b"ms larder-import-probe 2 T-1 ME\r\nmn\r\nmn\r\n")?;
         let address = self.connection.address().clone();
@@ -94,15 +95,15 @@ impl Target {
         }
     }
 
-    /// Begins an item whose value follows by [`Target::push`]. Waits for the answers to earlier
-    /// ones if there are too many. Returns false if the server does not take the key.
+    /// Begins an item. The caller passes its value to [`Target::push`]. Waits for responses to
+    /// earlier items if too many are pending. Returns false if the server does not accept the key.
     pub(super) fn begin(&mut self, entry: &ReadEntry, exptime: i64) -> Result<bool> {
         if self.pending.len() >= self.pending_max {
             self.send()?;
             self.take_answers(self.pending_max / 2)?;
         }
         if may_be_refused(entry.key()) && !self.takes_key(entry.key())? {
-            self.refuse(entry.key(), "the key in base64 is longer than the server takes");
+            self.refuse(entry.key(), "the key in base64 is longer than the server accepts");
             return Ok(false);
         }
         self.unsent.extend_from_slice(b"ms ");
@@ -130,10 +131,11 @@ impl Target {
         self.push(b"\r\n")
     }
 
-    /// Gives up the item whose value is not complete. The server drops it with its connection.
+    /// Abandons the item whose value is incomplete. The server drops it when the connection is
+    /// closed.
     pub(super) fn abandon(&mut self) -> Result<()> {
         self.pending.pop_back();
-        // The requests before it are complete: the answers to them come first.
+        // The requests before it are complete, so their responses are read first.
         self.send()?;
         self.take_answers(0)?;
         self.connection.reopen()?;
@@ -141,10 +143,10 @@ impl Target {
         Ok(())
     }
 
-    /// Waits for all answers.
+    /// Waits for all responses.
     ///
     /// # Errors
-    /// The connection ends before.
+    /// The connection ends before the last response.
     pub(super) fn finish(&mut self) -> Result<Counts> {
         self.send()?;
         self.take_answers(0)?;
@@ -155,8 +157,8 @@ impl Target {
         if self.overwrites { b"\r\n" } else { b" ME\r\n" }
     }
 
-    /// Asks for the item of a binary key. A server that does not take such a key must not get a
-    /// value with it: it would take the value for commands.
+    /// Requests the item of a binary key to test whether the server accepts the key. A server that
+    /// refuses the key of a store would execute the value as commands.
     fn takes_key(&mut self, key: &[u8]) -> Result<bool> {
         self.finish()?;
         let mut asked = b"mg ".to_vec();
@@ -172,7 +174,7 @@ impl Target {
         sent.with_context(|| unanswered(self.pending.len()))
     }
 
-    /// Reads answers until at most `pending_max` are missing.
+    /// Reads responses until at most `pending_max` are missing.
     fn take_answers(&mut self, pending_max: usize) -> Result<()> {
         while self.pending.len() > pending_max {
             let Some(item) = self.pending.pop_front() else { break };
@@ -214,9 +216,9 @@ fn unanswered(items: usize) -> String {
     format!("{} sent and not answered", were(items as u64, "item"))
 }
 
-/// Requests without an answer. Their answers together stay below what the buffers of a socket hold,
+/// Requests without a response. Their responses together are smaller than the buffers of a socket,
 /// so that server and tool never wait for each other.
 const PENDING_MAX: usize = 256;
 const UNSENT_BYTES_MAX: usize = 64 << 10;
-/// How many refused items are named.
+/// The number of refused items that are reported by name.
 const SHOWN_MAX: u64 = 5;

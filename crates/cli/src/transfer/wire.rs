@@ -1,12 +1,12 @@
-//! Keys on the wire, and what a server takes at once.
+//! Keys on the wire, and a test whether a server accepts several requests together.
 
 use larder_protocol::base64;
 
 use crate::connection::{Broken, Connection};
 
-/// True if the server answers all of several requests that arrive together. Over TLS memcached may
-/// leave some of them unread until more bytes arrive; larderd, which has statistics that memcached
-/// does not have, reads them all.
+/// True if the server responds to all requests that arrive together. Over TLS memcached may leave
+/// some of them unread until more bytes arrive. larderd reads all of them. This recognizes larderd
+/// by statistics that memcached does not have.
 pub(super) fn takes_batches(connection: &mut Connection) -> Result<bool, Broken> {
     if !connection.has_tls() {
         return Ok(true);
@@ -19,8 +19,8 @@ pub(super) fn takes_batches(connection: &mut Connection) -> Result<bool, Broken>
     Ok(is_larderd)
 }
 
-/// Appends a key as a meta command takes it, and returns true if it needs the flag `b`: a line
-/// cannot hold it, so it is written in base64.
+/// Appends a key of a meta command. Writes a key that a line cannot contain in base64, and then
+/// returns true: the command needs the flag `b`.
 pub(super) fn push_key(out: &mut Vec<u8>, key: &[u8]) -> bool {
     let is_word = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
     match is_word {
@@ -30,7 +30,8 @@ pub(super) fn push_key(out: &mut Vec<u8>, key: &[u8]) -> bool {
     !is_word
 }
 
-/// True if base64 makes the key longer than a key may be. Only the binary protocol has such keys.
+/// True if the key needs base64 and is then longer than the maximum length. Only the binary
+/// protocol can store such keys.
 pub(super) fn may_be_refused(key: &[u8]) -> bool {
     let mut written = Vec::with_capacity(WRITTEN_BYTES_MAX);
     push_key(&mut written, key) && written.len() > KEY_BYTES_MAX

@@ -19,14 +19,14 @@ pub(crate) struct Managed {
 }
 
 impl Managed {
-    /// Starts one.
+    /// Starts a larderd with these options.
     pub(crate) fn start(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let admin = folder.path().join("admin.sock").display().to_string();
         Self::start_at(admin, folder, args)
     }
 
-    /// Starts one whose admin listener has this address.
+    /// Starts a larderd whose admin listener has this address.
     pub(crate) fn start_at(admin: String, folder: TempDir, args: &[&str]) -> Self {
         let args = [&["-m", "64", "--admin-listen", &admin], args].concat();
         let server = ServerUnderTest::start(&binary(), Transport::Unix, &args).unwrap();
@@ -43,7 +43,7 @@ impl Managed {
         larder(b"", &[args, &["--server", &self.admin]].concat())
     }
 
-    /// Stores items under keys of any bytes.
+    /// Stores items under keys with arbitrary bytes.
     pub(crate) fn store(&self, keys: &[&[u8]]) {
         let mut stream = self.fixture.server.connect().unwrap();
         for key in keys {
@@ -63,7 +63,7 @@ fn text(printed: Vec<u8>) -> String {
 fn a_drain_waits_for_connections_and_can_be_undone() {
     let managed = Managed::start(&["--drain-grace", "0"]);
     let mut busy = managed.fixture.server.connect().unwrap();
-    // Half a request has four seconds.
+    // The server waits four seconds for the rest of a request.
     busy.write_all(b"get half").unwrap();
     managed
         .larder(&["drain", "--wait", "1"])
@@ -96,7 +96,7 @@ fn another_drain_command_ends_the_wait() {
     assert!(said.contains("another command undid the drain"), "{said}");
 }
 
-/// Waits until the server's log has the words.
+/// Waits until the server's log contains the text.
 #[track_caller]
 fn wait_for(managed: &Managed, words: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -113,7 +113,7 @@ fn keys_are_listed_escaped() {
     let listed = text(managed.larder(&["keys", "--prefix", "h:"]).printed());
     let mut keys: Vec<_> = listed.lines().collect();
     keys.sort_unstable();
-    let row = |key: &str| format!("         5  for ever       0 s  {key}");
+    let row = |key: &str| format!("         5   forever       0 s  {key}");
     let expected = [r"h:\x1b]0;title\x07", r"h:\xff\xc3\xbc", r"h:a\\b\x20c", r"h:a\x0ab"].map(row);
     assert_eq!(keys, expected);
 
@@ -155,8 +155,8 @@ fn a_prefix_is_removed_and_other_items_stay() {
     managed.larder(&["delete", "--prefix", ""]).failed(2, "the prefix is empty");
     managed.larder(&["delete", "--prefix", "a", "b"]).failed(2, "cannot be used with");
     let with = |option| larder(b"", &["delete", "b", option, &managed.admin]);
-    with("--admin").failed(2, "--admin goes with --prefix");
-    with("--token-file").failed(2, "--token-file goes with --prefix");
+    with("--admin").failed(2, "--admin requires --prefix");
+    with("--token-file").failed(2, "--token-file requires --prefix");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_refusal_names_the_remedy() {
     let none = larder(b"", &["drain", "--server", &path]);
     none.failed(2, &format!("is larderd running with --admin-listen {path}?"));
     let cache = larder(b"", &["drain", "--server", &managed.fixture.address()]);
-    cache.failed(2, "is it the address that larderd has from --admin-listen?");
+    cache.failed(2, "is this the address of --admin-listen?");
     let other = start_server(|mut stream| {
         let mut request = [0; 1000];
         assert!(stream.read(&mut request).unwrap() > 0);
@@ -215,7 +215,7 @@ fn a_token_gives_the_role_that_a_listener_asks_for() {
     let address = larder_testkit::server::free_address().unwrap().to_string();
     let listen = format!("{address},role=read");
     let tokens = tokens.display().to_string();
-    // A login on the wire means that a request without a token may only probe.
+    // On a server with a login, a request without a token has only the role `probe`.
     let users = folder.path().join("users");
     std::fs::write(&users, "user:password\n").unwrap();
     let users = users.display().to_string();
@@ -235,7 +235,7 @@ fn a_token_gives_the_role_that_a_listener_asks_for() {
     assert!(by_environment.status.success(), "{by_environment:?}");
 }
 
-/// Answers each request with the status and the document.
+/// Starts a server that responds to each request with the status and the document.
 fn answering(status: &'static str, document: &'static str) -> String {
     start_server(move |mut stream| {
         let mut request = [0; 4096];
@@ -275,11 +275,11 @@ requests/s          ±      bytes/s  key
 #[test]
 fn a_server_without_hot_keys_is_named() {
     let address = answering("404 Not Found", "");
-    larder(b"", &["hot", "--server", &address]).failed(2, "has no hot keys");
+    larder(b"", &["hot", "--server", &address]).failed(2, "reports no hot keys");
     let address = answering("403 Forbidden", "hot keys are disabled: the server runs with -X\n");
     larder(b"", &["hot", "--server", &address]).failed(2, "the server runs with -X");
     let address = answering("200 OK", "[1");
-    larder(b"", &["hot", "--server", &address]).failed(2, "its answer is not JSON");
+    larder(b"", &["hot", "--server", &address]).failed(2, "its response is not JSON");
     let address = answering("200 OK", r#"{"by_rate":[{}]}"#);
     larder(b"", &["hot", "--server", &address]).failed(2, "no number");
 }

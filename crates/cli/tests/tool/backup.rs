@@ -42,7 +42,7 @@ fn start(path: &str) -> (ServerUnderTest, String) {
     (server, path.display().to_string())
 }
 
-/// Reads a dump to its end: flags, deadline and value of each key.
+/// Reads a complete dump. Returns the flags, deadline and value of each key.
 fn read_dump(path: &str) -> BTreeMap<String, (u32, Option<u64>, Vec<u8>)> {
     let dump = std::fs::read(path).unwrap();
     let mut reader = Reader::new(&dump[..]).unwrap();
@@ -59,7 +59,7 @@ fn read_dump(path: &str) -> BTreeMap<String, (u32, Option<u64>, Vec<u8>)> {
     items
 }
 
-/// Ends the threads of a test, also if it fails.
+/// Ends the threads of a test, even if it fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -95,7 +95,7 @@ fn a_store_under_writes_is_exported_and_a_fresh_one_has_it_all() {
         let key = format!("k{n}");
         let (flags, until, found) = &items[&key];
         let expected = Some(deadline(n)).filter(|deadline| *deadline > 0);
-        // The time to live comes in whole seconds.
+        // The time to live is in whole seconds.
         let differs = expected.zip(*until).map_or(0, |(one, other)| one.abs_diff(other));
         assert!(*flags == n && expected.is_some() == until.is_some() && differs < 3, "{key}");
         assert!(*found == value(&key, n), "the value of {key}");

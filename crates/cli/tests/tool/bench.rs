@@ -113,7 +113,7 @@ fn bench_with_stall(args: &[&str]) -> Value {
 #[test]
 fn a_stall_shows_in_the_percentiles_of_an_open_loop_and_hardly_in_a_closed_one() {
     let open = bench_with_stall(&["--rate=1000"]);
-    // Of 2000 requests 300 fell due while the server was stopped. They waited up to 300 ms, and a
+    // 300 of 2000 requests fell due while the server was stopped. They waited up to 300 ms, and one
     // hundredth of all requests waited 280 ms or more.
     let p99_us = open["p99_us"].as_f64().unwrap();
     assert!((200_000.0..600_000.0).contains(&p99_us), "{open}");
@@ -121,7 +121,8 @@ fn a_stall_shows_in_the_percentiles_of_an_open_loop_and_hardly_in_a_closed_one()
     // A busy machine delays more of them.
     let late = open["schedule"]["late_for_connections"].as_u64().unwrap();
     assert!(late >= 200, "{open}");
-    // The missing answers block further requests: the stall is one request on each connection.
+    // A missing response blocks further requests, so that the stall affects one request on each
+    // connection.
     let closed = bench_with_stall(&[]);
     assert!(closed["p99_us"].as_f64().unwrap() < p99_us / 2.0, "{closed}");
     assert!(closed["longest_us"].as_f64() > Some(250_000.0), "{closed}");
@@ -206,7 +207,7 @@ fn values_that_another_client_changed_are_counted_as_wrong() {
     });
 }
 
-/// Answers every request of each connection with these bytes.
+/// Responds to every request of each connection with these bytes.
 fn serve(answer: &'static [u8]) -> String {
     start_server(move |mut stream| {
         let mut buffer = [0; 4096];
@@ -256,7 +257,7 @@ fn a_load_over_tls_checks_the_certificate() {
     let fixture = Fixture::start_on(Transport::Tcp, &["-Z", "-o", &words]);
     let bench = |more: &[&str]| {
         let args = ["--tls", "--seconds=1", "--connections=3", "--mode=mix", "--json"];
-        // Over TLS, memcached does not read all of several large requests that arrive together.
+        // Over TLS, memcached does not read all large requests that arrive together.
         let args = [&args[..], &["--value-bytes=0-50000", "--keys=300"]].concat();
         fixture.larder("bench", &[&args, more].concat())
     };
@@ -334,7 +335,7 @@ fn lost_datagrams_are_errors_and_the_run_continues() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
-        // Answers every second request of a socket, with a miss.
+        // Responds to every second request of a socket with a miss.
         for number in 0_u32.. {
             let mut buffer = [0; 1500];
             let (received, peer) =
@@ -373,9 +374,9 @@ fn contradictory_options_are_refused() {
         (&["--tls", "--tls-ca=x", "-s", "./x"], "needs --tls-name"),
         (&["--rate=0.1", "--seconds=1"], "less than one request"),
         (&["--html=/nowhere/report.html"], "cannot write /nowhere/report.html"),
-        (&["--udp", "--mode=mix"], "--udp has only gets"),
-        (&["--udp", "--fill"], "--udp has only gets"),
-        (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
+        (&["--udp", "--mode=mix"], "--udp supports only gets"),
+        (&["--udp", "--fill"], "--udp supports only gets"),
+        (&["--udp", "--pipeline=2"], "--udp sends one request at a time"),
         (&["--udp", "-s", "./x"], "--udp needs a host and a port"),
     ] {
         larder(b"", &[&["bench"], options].concat()).failed(2, said);

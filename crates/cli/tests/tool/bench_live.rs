@@ -9,7 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::Fixture;
 use crate::bench::json;
 
-/// Opens a terminal: bytes written to the second file are read from the first.
+/// Opens a pseudoterminal. Bytes written to the second file can be read from the first.
 pub(crate) fn terminal() -> (File, File) {
     let shown = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&shown).unwrap();
@@ -25,7 +25,7 @@ fn run_on_terminal(args: &[&str]) -> (String, Option<i32>, Vec<u8>) {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"));
     tool.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let child = tool.spawn().unwrap();
-    // The terminal must have no other holder than the tool, or the read below never ends.
+    // Only the tool may hold the terminal open, or the read below never ends.
     drop(tool);
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     // A read fails once the tool has closed the terminal.
@@ -46,7 +46,7 @@ fn a_line_on_the_terminal_shows_the_progress_and_is_cleared_at_the_end() {
     let (shown, code, printed) = run_on_terminal(&args);
     assert_eq!(code, Some(0));
     assert_eq!(json(printed)["requests"], 1200);
-    // One line, rewritten each time and cleared at the end.
+    // The display is one line, which is rewritten each time and cleared at the end.
     assert!(
         shown.starts_with(BEGIN) && shown.ends_with(BEGIN) && !shown.contains('\n'),
         "{shown:?}"
@@ -70,7 +70,7 @@ fn a_line_on_the_terminal_shows_the_progress_and_is_cleared_at_the_end() {
 
 #[test]
 fn errors_are_counted_on_the_terminal() {
-    // The server refuses clients without a login.
+    // The server refuses clients that do not log in.
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");
     std::fs::write(&users, "user:password\n").unwrap();

@@ -50,7 +50,7 @@ fn a_server_without_authentication_does_not_keep_the_password() {
     assert_eq!(fixture.larder("get", &["login"]).exit_code, 1);
 }
 
-/// Accepts these credentials by SASL PLAIN, and answers gets with misses.
+/// Accepts these credentials through SASL PLAIN, and responds to lookups with misses.
 fn serve_sasl(credentials: &'static [u8]) -> String {
     fn packet(stream: &mut TcpStream) -> Option<([u8; 24], Vec<u8>)> {
         let mut header = [0; 24];
@@ -114,7 +114,7 @@ fn invalid_logins_are_refused() {
         (&["--user=a", "--password-file=/nowhere/x"], "cannot read the password in /nowhere/x"),
         (&["--user=a", "--password-file", &empty], "expected one line with the password"),
         (&["--user=a", "--password-file", &two], "expected one line with the password"),
-        (&["--user=a", "--password-file", &two, "--udp"], "--udp has no login"),
+        (&["--user=a", "--password-file", &two, "--udp"], "--udp does not support a login"),
         (&["--tls-cert=x"], "--tls-cert needs --tls"),
         (&["--tls", "--insecure", "--tls-cert=x"], "--tls-cert and --tls-key belong together"),
         (&["--tls", "--insecure", "--tls-key=x"], "--tls-cert and --tls-key belong together"),

@@ -10,7 +10,7 @@ use larder_testkit::{Address, ServerUnderTest};
 use crate::bench::json;
 use crate::{Fixture, Ran, binary, larder, start_server};
 
-/// Answers `answers` gets of each connection with misses, then closes it.
+/// Responds to `answers` get requests of each connection with misses, then closes it.
 fn serve_few(answers: usize) -> String {
     start_server(move |mut stream| {
         let mut buffer = [0; 4096];
@@ -59,11 +59,11 @@ fn a_connection_that_is_never_answered_is_reopened_after_growing_pauses() {
     let args = ["bench", "-s", &address, "--no-load", "--seconds=2", "--connections=1", "--json"];
     let json = json(larder(b"", &args).stdout);
     let lost = json["lost_connections"].as_u64().unwrap();
-    // After 10, 20, 40 ms and so on.
+    // Retries after 10, 20, 40 ms and so on.
     assert!((4..=12).contains(&lost), "{json}");
 }
 
-/// Runs a load and kills the server during its second second. Restarts the server if
+/// Runs a load and kills the server in the second second of the load. Restarts the server if
 /// `is_started_again`.
 fn bench_with_death(load: &[&str], is_started_again: bool) -> (Ran, Duration) {
     let address = Address::Tcp(free_address().unwrap());

@@ -81,7 +81,7 @@ fn a_full_cache_beside_its_source_sets_the_keys_that_it_misses() {
     let workloads = "--workloads=get:1000:1,aside:1000:1";
     let ran = compare(&[&server], &[&options[..], &[workloads]].concat());
     let json: Value = serde_json::from_slice(&ran.printed()).unwrap();
-    // Without sets, only the keys that were stored last are hit, and no popular one.
+    // Without sets, only the keys that were stored last are hits, and they are not popular.
     let [gets, aside] = [0, 1].map(|row| json["rows"][row]["hit_ratio"].as_f64().unwrap());
     assert!(aside > gets + 0.1 && aside < 1.0, "{json}");
 }
@@ -161,7 +161,7 @@ fn every_signal_that_ends_the_tool_ends_the_server_too() {
         // The server and its watchdog.
         wait_until("a server is started", || children(tool.id()).len() == 2);
         let started = children(tool.id());
-        // In the middle of the measurement.
+        // Kills the tool in the middle of the measurement.
         sleep(Duration::from_millis(700));
         assert!(started.iter().all(|pid| runs(*pid)));
         kill_process(Pid::from_child(&tool), signal).unwrap();

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::larder;
 
 fn open(path: &Path, mode: TierMode) -> Cache {
-    // Room for all that is evicted meanwhile: nothing is dropped.
+    // The buffers are large enough for all evicted items, so that the server drops none.
     let disk = DiskTier::new(path, 64 << 20).mode(mode).dirty_bytes(64 << 20);
     let disk = match mode {
         TierMode::Store => disk.durability(Durability::Sync),
@@ -111,7 +111,7 @@ fn damage_is_found_and_ends_an_export() {
     let (path, items) = made(&folder, TierMode::Store);
     let log = folder.path().join("tier/log");
     let mut bytes = std::fs::read(&log).unwrap();
-    // In two units, of which the second follows current items, and in the first header.
+    // Damages two units, of which the second follows current items, and the first header.
     for at in [1_000_000, 3_000_000, 40] {
         bytes[at] ^= 1;
     }
@@ -137,7 +137,7 @@ fn damage_is_found_and_ends_an_export() {
     }
     larder(b"", &["export", "--past-damage", "current", "--server", "127.0.0.1:1", out])
         .failed(2, "--past-damage is for the directory of a disk tier");
-    // A start from the index does not look at the log.
+    // A server that starts from the index does not read the log.
     std::fs::remove_file(folder.path().join("tier/INDEX")).unwrap();
     let started = Cache::builder().tier(DiskTier::new(&path, 64 << 20)).open();
     let said = started.unwrap_err().to_string();
@@ -158,7 +158,8 @@ fn private() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o700)
 }
 
-/// The checksum is right and the numbers are not: no command takes memory or time by them.
+/// The checksum is right but the numbers are wrong. They must not make a command use much memory or
+/// time.
 #[test]
 fn a_forged_number_of_segments_is_an_error_and_takes_no_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +190,7 @@ fn a_forged_number_of_segments_is_an_error_and_takes_no_memory() {
     }
 }
 
-/// CRC-32 as in zlib.
+/// Returns the CRC-32 of zlib.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {

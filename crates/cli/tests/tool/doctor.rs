@@ -23,7 +23,7 @@ pub(crate) fn examine_server(address: &str, more: &[&str]) -> Ran {
     larder(b"", &[&["doctor", "--server", address], more].concat())
 }
 
-/// Asserts that the doctor finds exactly this, and says these words.
+/// Asserts that the doctor reports exactly this finding, and that its text contains `words`.
 #[track_caller]
 pub(crate) fn assert_finds(ran: &Ran, name: &str, words: &[&str]) {
     let said = String::from_utf8_lossy(&ran.stdout);
@@ -35,7 +35,7 @@ pub(crate) fn assert_finds(ran: &Ran, name: &str, words: &[&str]) {
     }
 }
 
-/// Findings that a test server has by its nature: its memory is private, and small.
+/// Findings that every test server has: its memory is private, and small.
 pub(crate) const OF_TESTS: &[&str] = &["--ignore", "restart", "--ignore", "no-huge-pages"];
 
 pub(crate) fn set(stream: &mut Stream, key: &str, value_bytes: usize) {
@@ -70,7 +70,7 @@ fn a_healthy_server_under_load_has_no_finding() {
 fn a_memory_smaller_than_what_clients_read_is_found() {
     let fixture = Fixture::start_on(Transport::Unix, &["-m", "4"]);
     let mut stream = fixture.server.connect().unwrap();
-    // Clients read twice what fits, in random order, and store what they miss.
+    // Clients read twice as many items as fit, in random order, and store the missing ones.
     let mut random = 1_u64;
     for _ in 0..40_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -123,7 +123,8 @@ fn connections_at_their_limit_are_found() {
     }
 }
 
-/// The value is longer than what a connection may hold, so answers cannot be rendered in parts.
+/// The value is larger than the buffers of a connection may be, so that the server cannot render
+/// responses in parts.
 #[test]
 fn connections_closed_over_the_budget_are_found() {
     let args = ["-c", "4096", "-o", "read_buf_mem_limit=1"];
@@ -152,16 +153,17 @@ fn workers_on_epoll_are_found() {
     if has_uring.is_ok_and(|setting| setting.trim() == "0") {
         let fixture = Fixture::start_on(Transport::Unix, &["--io=epoll"]);
         let ran = examine_server(&fixture.address(), OF_TESTS);
-        assert_finds(&ran, "no-io-uring", &["wait by epoll", "start without --io=epoll"]);
+        assert_finds(&ran, "no-io-uring", &["use epoll", "start without --io=epoll"]);
     }
 }
 
-/// Held while a server starts whose huge pages a test examines.
+/// Locked while a server starts whose huge pages a test examines.
 pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 #[test]
 fn memory_without_huge_pages_is_found() {
-    // A process inherits the setting. Servers of other tests do too, and ignore the finding.
+    // The server inherits the setting. Servers of other tests may inherit it too, but those tests
+    // ignore the finding.
     let start = HUGE_PAGES.lock();
     disable_transparent_huge_pages(true).unwrap();
     let fixture = Fixture::start_on(Transport::Unix, &["-m", "128"]);
@@ -170,7 +172,7 @@ fn memory_without_huge_pages_is_found() {
     let mut stream = fixture.server.connect().unwrap();
     (0..100).for_each(|number| set(&mut stream, &format!("key-{number}"), 500_000));
     let ran = examine_server(&fixture.address(), &["--ignore", "restart"]);
-    assert_finds(&ran, "no-huge-pages", &["MiB of memory have no huge pages", "by prctl"]);
+    assert_finds(&ran, "no-huge-pages", &["MiB of memory have no huge pages", "with prctl"]);
 }
 
 #[test]
@@ -178,11 +180,7 @@ fn items_that_a_restart_loses_are_found() {
     let fixture = Fixture::start_on(Transport::Unix, &[]);
     assert_eq!(examine_server(&fixture.address(), &[]).printed(), b"nothing found\n");
     fixture.larder("set", &["k", "v"]).printed();
-    assert_finds(
-        &examine_server(&fixture.address(), &[]),
-        "restart",
-        &["holds, 1 item:", "-e FILE"],
-    );
+    assert_finds(&examine_server(&fixture.address(), &[]), "restart", &["(1 item):", "-e FILE"]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Disk {
         examine_server(&self.fixture.address(), &[OF_TESTS, more].concat())
     }
 
-    /// Examines the server until the doctor finds something.
+    /// Examines the server until the doctor reports a finding.
     #[track_caller]
     fn assert_finds(&self, name: &str, more: &[&str], words: &[&str]) {
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -64,11 +64,11 @@ impl Disk {
     }
 }
 
-/// Findings that a test server has by its nature: its memory is small, and in a container its
-/// folder may be on overlayfs.
+/// Findings that every test server has: its memory is small, and in a container its folder may be
+/// on overlayfs.
 const OF_TESTS: &[&str] = &["--ignore", "no-huge-pages", "--ignore", "disk-file-system"];
 
-/// Sets small items without waiting for each answer.
+/// Sets small items without waiting for each response.
 fn set_many(stream: &mut Stream, numbers: std::ops::Range<u32>, value_bytes: usize) {
     let numbers: Vec<u32> = numbers.collect();
     let value = "v".repeat(value_bytes);
@@ -93,9 +93,9 @@ fn a_disk_that_does_well_has_no_finding() {
 #[test]
 fn a_write_that_fails_is_found() {
     for (mode, words) in
-        [("store", "the server takes no changes"), ("cache", "goes on in memory alone")]
+        [("store", "the server takes no changes"), ("cache", "continues in memory only")]
     {
-        // The first extents are allocated at the start: of a cache two, of a store four.
+        // The server allocates the first extents at the start: a cache two, a store four.
         let beyond = SeccompCondition::new(3, SeccompCmpArgLen::Qword, SeccompCmpOp::Ge, 16 << 20);
         let rule = SeccompRule::new(vec![beyond.unwrap()]).unwrap();
         let start =
@@ -103,13 +103,13 @@ fn a_write_that_fails_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::start_in(folder, mode, "32m", &["-m", "4"], start);
         let mut stream = disk.stream();
-        // A cache drops what comes faster than its disk writes.
+        // A cache drops items that arrive faster than its disk can write.
         for round in 0..40 {
             set_many(&mut stream, round * 1000..(round + 1) * 1000, 1000);
             sleep(Duration::from_millis(50));
         }
         let ignored = ["--ignore", "disk-full", "--ignore", "disk-drops"];
-        disk.assert_finds("disk-failed", &ignored, &[words, "start the server again"]);
+        disk.assert_finds("disk-failed", &ignored, &[words, "restart the server"]);
     }
 }
 
@@ -127,7 +127,7 @@ fn an_index_that_is_full_or_too_small_for_the_disk_is_found() {
     set_many(&mut stream, 0..9000, 1);
     assert_eq!(disk.examine(&[]).printed(), b"nothing found\n", "few items say little");
     set_many(&mut stream, 9000..11_000, 1);
-    disk.assert_finds("disk-index-small", &[], &["it may take 3 MiB of -m", "Raise -m to "]);
+    disk.assert_finds("disk-index-small", &[], &["its limit is 3 MiB of -m", "Raise -m to "]);
     set_many(&mut stream, 11_000..320_000, 1);
     let ignored = ["--ignore", "disk-index-small"];
     disk.assert_finds("disk-index-full", &ignored, &["% of the 3 MiB", "new keys fail"]);
@@ -136,10 +136,10 @@ fn an_index_that_is_full_or_too_small_for_the_disk_is_found() {
 #[test]
 fn evicted_items_that_the_disk_has_no_room_for_are_found() {
     let disk = Disk::start("cache", "64m", &["-m", "4"]);
-    // The disk stands still: a thread that writes nothing frees no buffers.
+    // The disk stalls: the writer thread is delayed and does not free buffers.
     let Some(_tracer) = Tracer::start(&disk, "fdatasync:delay_enter=3000000") else { return };
     set_many(&mut disk.stream(), 0..20_000, 1000);
-    disk.assert_finds("disk-drops", &[], &["had no room for them", "--tier-admit reused"]);
+    disk.assert_finds("disk-drops", &[], &["could not take them", "--tier-admit reused"]);
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn a_unit_that_is_killed_before_it_has_stopped_is_found() {
     }
 }
 
-/// strace on a server, which delays its system calls.
+/// An strace that delays the system calls of a server.
 struct Tracer(Child);
 
 impl Tracer {
-    /// Returns `None`, and prints the reason, where there is no strace.
+    /// Returns `None` and prints the reason if strace is not installed.
     fn start(disk: &Disk, inject: &str) -> Option<Self> {
         if Command::new("strace").arg("-V").output().is_err() {
             larder_testkit::skip("strace, which delays system calls, is missing");

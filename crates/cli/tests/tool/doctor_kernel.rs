@@ -1,6 +1,6 @@
-//! `larder doctor` where the kernel or a service's profile forbids something. The server runs under
-//! a real filter of system calls. Only the setting of the system, which belongs to all processes,
-//! is another file for the doctor, in a mount namespace of its own.
+//! `larder doctor` where the kernel or the profile of a service forbids something. The server runs
+//! under a real filter of system calls. Only the system-wide setting is simulated: the doctor runs
+//! in a separate mount namespace with another file in its place.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -33,7 +33,7 @@ pub(crate) fn filtered(call: i64, rules: Vec<SeccompRule>, errno: i32, args: &[&
         apply_filter(&program).unwrap();
         Fixture::start_on(Transport::Unix, args)
     };
-    // The filter is that of one thread, and the server that the thread starts inherits it.
+    // The filter applies to one thread, and the server that the thread starts inherits it.
     thread::scope(|scope| scope.spawn(start).join()).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn examine_with(setting: &str, text: &str, fixture: &Fixture, more: &[&str]) -> 
     examine_with_path(setting, text, &path, fixture, more)
 }
 
-/// The same, with the programs of another `PATH`.
+/// Same as [`examine_with`], but with the programs of another `PATH`.
 pub(crate) fn examine_with_path(
     setting: &str,
     text: &str,
@@ -86,7 +86,7 @@ fn an_io_uring_that_is_forbidden_is_found() {
     }
     let fixture = without_uring();
     let ran = examine_server(&fixture.address(), OF_TESTS);
-    assert_finds(&ran, "no-io-uring", &["wait by epoll", "io_uring in the seccomp profile"]);
+    assert_finds(&ran, "no-io-uring", &["use epoll", "io_uring in the seccomp profile"]);
     let Some(ran) = examine_with(IO_URING, "2\n", &fixture, OF_TESTS) else { return };
     assert_finds(&ran, "no-io-uring", &["the kernel forbids it", "io_uring_disabled=0"]);
 }
@@ -98,7 +98,7 @@ fn huge_pages_that_the_system_never_gives_are_found() {
         larder_testkit::skip(format!("{HUGE_PAGES} is {setting:?}, expected madvise or never"));
         return;
     }
-    // Where no process gets huge pages, to ask for them has no effect.
+    // If the kernel gives huge pages to no process, requesting them has no effect.
     let advice = u64::from(libc::MADV_HUGEPAGE.unsigned_abs());
     let asks = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, advice);
     let rule = SeccompRule::new(vec![asks.unwrap()]).unwrap();
@@ -114,6 +114,6 @@ fn huge_pages_that_the_system_never_gives_are_found() {
     assert_finds(&ran, "no-huge-pages", &words);
     if setting.contains("[madvise]") {
         let ran = examine_server(&fixture.address(), &ignored);
-        assert_finds(&ran, "no-huge-pages", &["the kernel has none free"]);
+        assert_finds(&ran, "no-huge-pages", &["the kernel has no free huge pages"]);
     }
 }

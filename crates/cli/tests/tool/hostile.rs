@@ -86,7 +86,7 @@ fn a_server_that_never_answers_is_an_error_after_five_seconds() {
     assert!(waited < Duration::from_secs(8), "{waited:?}");
 }
 
-/// Accepts connections, and sends each these bytes again and again, with a pause between them.
+/// Accepts connections, and sends these bytes repeatedly on each, with a pause between them.
 fn serve_without_end(answer: &'static [u8], pause: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

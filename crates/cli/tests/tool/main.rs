@@ -1,7 +1,7 @@
-//! Tests of the binary `larder`, run as a user runs it.
+//! Tests that run the binary `larder` like a user.
 //!
-//! The environment variable `LARDERD` names the server; without it the tests run on the larderd of
-//! their own build.
+//! The environment variable `LARDERD` names the server; without it the tests use the larderd of the
+//! same build.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod admin;
@@ -117,7 +117,7 @@ fn larder(stdin: &[u8], args: &[&str]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The tool may end without reading all of its stdin.
+    // The tool may exit before it has read all of its stdin.
     tool.stdin.take().unwrap().write_all(stdin).ok();
     let Output { status, stdout, stderr } = tool.wait_with_output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();

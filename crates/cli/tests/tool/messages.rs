@@ -2,7 +2,7 @@
 
 use crate::{Fixture, larder};
 
-/// Bad usage, and a part of the message that it gets.
+/// Arguments with wrong usage, and a part of the expected message.
 const BAD_USAGE: &[(&[&str], &str)] = &[
     (&["get", "a b"], "\"a b\": the key contains a space, expected 250 bytes at most"),
     (&["set", "k", "v", "--ttl", "abc"], "expected a whole number from 1 to 4294967295"),
@@ -25,7 +25,7 @@ const BAD_USAGE: &[(&[&str], &str)] = &[
     (&["doctor", "nofile"], "there is no file or directory nofile"),
     (&["import", "/nosuch"], "cannot read /nosuch: No such file"),
     (&["import", "/etc/hostname"], "not a dump of larder export"),
-    (&["ping", "-s", "::1"], "an IPv6 address stands in brackets: [::1]:PORT"),
+    (&["ping", "-s", "::1"], "an IPv6 address must be in brackets: [::1]:PORT"),
     (&["ping", "-s", "localhost:x"], "expected a number from 1 to 65535"),
     (&["ping", "-s", "no-such-host.invalid"], "the path of a Unix socket begins with / or ./"),
     (&["keys", "--server", "localhost"], "expected host:port"),
@@ -35,7 +35,7 @@ const BAD_USAGE: &[(&[&str], &str)] = &[
     (&["ping", "--tls", "--tls-ca", "/etc/hostname"], "there is no certificate in this file"),
 ];
 
-/// What only the debug form of a value of Rust has.
+/// Text that appears only in Rust's debug output.
 const DEBUG_FORMS: &[&str] =
     &["(\"", "Some(", "None", "Os {", " { ", "Error(", "invalid digit", "ParseIntError", "::"];
 
@@ -51,7 +51,7 @@ fn bad_usage_gets_a_message_in_words() {
     }
 }
 
-/// Every subcommand says which exit statuses it has.
+/// The help of every subcommand lists its exit codes.
 #[test]
 fn the_help_of_each_subcommand_has_its_exit_statuses() {
     for subcommand in [

@@ -19,7 +19,7 @@ fn counts(ran: &Ran) -> [String; 5] {
 #[test]
 fn on_the_library_time_is_virtual() {
     let folder = tempfile::tempdir().unwrap();
-    // Four requests span a day: 21,600 s from one to the next.
+    // Four requests span a day, with 21,600 s between them.
     let trace = write_trace(folder.path(), "0,50,21601\n0\n1,50,21600\n1\n");
     let ran = larder(b"", &["replay", "--trace", &trace, "--memory", "16m"]);
     assert_eq!(counts(&ran), ["4", "4", "1", "3", "3"], "{ran:?}");

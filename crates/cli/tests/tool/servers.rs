@@ -1,4 +1,4 @@
-//! How subcommands name their server: `--server ADDR` everywhere, and the old forms still work.
+//! Subcommands take the address of their server with `--server ADDR`, and the old forms still work.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ const WITH_SERVER: &[&str] = &[
     "drain", "replay", "bench",
 ];
 
-/// The subcommands that use the admin listener, in an order in which each succeeds. `top` is apart.
+/// The subcommands that use the admin listener, except `top`, in an order in which each succeeds.
 const OF_ADMIN_LISTENER: &[&[&str]] =
     &[&["keys"], &["hot"], &["delete", "--prefix", "a:"], &["drain"], &["drain", "--undo"]];
 
@@ -38,7 +38,7 @@ fn each_help_names_a_server_by_one_option() {
     }
 }
 
-/// Asserts that an old form works on a server, as `--server` and `-s` do.
+/// Asserts that an old form works on a server, like `--server` and `-s`.
 #[track_caller]
 fn assert_same(new: &[&str], old: &[&str], address: &str, end: &[&str]) {
     let named = |option| larder(b"", &[new, &[option, address], end].concat());
@@ -48,7 +48,7 @@ fn assert_same(new: &[&str], old: &[&str], address: &str, end: &[&str]) {
     is_done(&larder(b"", &[old, &[address], end].concat()));
 }
 
-/// Returns the forms of the addresses of a server on a Unix socket and of one on a port.
+/// Returns all forms of the addresses of a server on a Unix socket and a server on a port.
 fn addresses(unix: &Fixture, tcp: &Fixture) -> [String; 4] {
     let (path, port) = (unix.address(), tcp.address());
     let port_alone = port.rsplit_once(':').unwrap().1;
@@ -141,14 +141,15 @@ fn both_forms_together_are_refused() {
     }
 }
 
-/// One path after `export` may be the file that the user wants to export: nothing replaces it.
+/// A single path after `export` may be the file that the user wants to export. It must not be
+/// overwritten.
 #[test]
 fn an_export_without_a_server_or_a_cache_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cache").display().to_string();
     std::fs::write(&file, "as it was").unwrap();
     let ran = larder(b"", &["export", &file]);
-    ran.failed(2, "export from where, or to where? name a server with --server ADDR");
+    ran.failed(2, "the destination of the export is missing: name a server with --server ADDR");
     assert_eq!(std::fs::read(&file).unwrap(), b"as it was");
     larder(b"", &["export", "--server", "localhost:1", &file]).failed(2, "cannot connect to");
     assert!(Path::new(&file).exists());
@@ -166,7 +167,7 @@ fn without_an_address_the_server_is_that_of_this_machine() {
     }
 }
 
-/// The admin listener has no usual port: an address without one is a mistake.
+/// The admin listener has no default port, so an address without a port is an error.
 #[test]
 fn the_address_of_an_admin_listener_has_a_port() {
     for subcommand in [&["keys"][..], &["hot"], &["top"], &["drain"], &["delete", "--prefix", "a"]]

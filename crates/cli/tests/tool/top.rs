@@ -1,4 +1,4 @@
-//! `larder top`: its numbers, and the terminal that it leaves behind.
+//! `larder top`: its numbers, and the state of the terminal after it ends.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::admin::Managed;
 use crate::bench_live::terminal;
 use crate::larder;
 
-/// Returns the last word before the unit of a line that begins with the name.
+/// Returns the number, without its unit, at the end of the line that begins with `name`.
 #[track_caller]
 fn number(text: &str, name: &str) -> f64 {
     let line = text.lines().find(|line| line.trim_start().starts_with(name));
@@ -36,7 +36,7 @@ fn a_snapshot_has_the_rates_of_a_second() {
         let load = scope.spawn(|| {
             let mut gets = 0;
             while !is_done.load(Relaxed) {
-                // Of four keys one is there.
+                // One of four keys exists.
                 stream.ask(b"get hit a b c\r\n", b"END\r\n").unwrap();
                 gets += 4;
                 sleep(Duration::from_millis(5));
@@ -72,7 +72,7 @@ fn a_snapshot_needs_a_server_and_the_screen_a_terminal() {
 struct Screen {
     tool: Child,
     master: File,
-    /// Keeps the terminal after the tool's end.
+    /// Keeps the terminal open after the tool ends.
     _slave: File,
     shown: Arc<Mutex<Vec<u8>>>,
 }
@@ -86,7 +86,7 @@ impl Screen {
         screen
     }
 
-    /// Starts the tool by a command that takes its arguments.
+    /// Starts the tool through a command that takes its arguments.
     fn open(managed: &Managed, mut tool: Command) -> Self {
         let (master, slave) = terminal();
         let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
@@ -165,8 +165,9 @@ fn the_terminal_is_restored_after_each_kind_of_end() {
     }
 }
 
-/// The kernel refuses a system call, by which the library that makes it panics: a second thread
-/// when the screen is shown already, or the wait for an answer in the thread that takes samples.
+/// The kernel refuses a system call, so that the library that makes the call panics: either in a
+/// second thread when the screen is already shown, or while the thread that takes samples waits for
+/// a response.
 #[test]
 fn the_terminal_is_restored_after_a_panic() {
     if Command::new("strace").arg("-V").output().is_err() {
@@ -187,7 +188,7 @@ fn the_terminal_is_restored_after_a_panic() {
         let shown = screen.shown.clone();
         assert_eq!(screen.ended().code(), Some(exit_code), "{failure}");
         let shown = String::from_utf8_lossy(&shown.lock().unwrap()).into_owned();
-        // A second one would move the cursor back over the message.
+        // A second restore would move the cursor back over the message.
         assert_eq!(shown.matches(LEAVE_SCREEN).count(), 1, "{failure}: {shown:?}");
         let (message, leave) = (shown.find(panic), shown.find(LEAVE_SCREEN));
         assert!(message > leave, "the message lies on the screen that is left: {shown:?}");
@@ -207,7 +208,7 @@ fn a_server_that_ends_is_shown_and_its_successor_too() {
     assert_eq!(screen.ended().code(), Some(0));
 }
 
-/// A tmux of its own, which ends with the test.
+/// A separate tmux server, which ends with the test.
 struct Tmux(TempDir);
 
 impl Tmux {
@@ -219,7 +220,7 @@ impl Tmux {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Waits until the window looks as expected.
+    /// Waits until the content of the window is as expected.
     #[track_caller]
     fn wait_for(&self, expected: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + Duration::from_secs(20);

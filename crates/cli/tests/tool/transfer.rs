@@ -33,7 +33,7 @@ fn write_dump(path: &str, items: &Items) {
     std::fs::write(path, writer.finish().unwrap()).unwrap();
 }
 
-/// Reads a dump to its end. Void items are left out.
+/// Reads a complete dump. Leaves out void items.
 fn read_dump(path: &str) -> Items {
     let dump = std::fs::read(path).unwrap();
     let mut reader = Reader::new(&dump[..]).unwrap();
@@ -54,7 +54,7 @@ fn read_dump(path: &str) -> Items {
     items
 }
 
-/// Makes items of all kinds: binary keys, flags, deadlines, empty and large values.
+/// Stores items of all kinds: binary keys, flags, deadlines, empty and large values.
 fn items(count: u32) -> Items {
     let now = now_unix_secs();
     let item = |number: u32| {
@@ -103,7 +103,7 @@ fn now_unix_secs() -> u64 {
     since.unwrap().as_secs()
 }
 
-/// Starts Debian's memcached, whatever server the other tests use.
+/// Starts Debian's memcached, even if the other tests use another server.
 fn memcached(args: &[&str]) -> Fixture {
     let binary = server::memcached().unwrap();
     Fixture { server: ServerUnderTest::start(&binary, Transport::Unix, args).unwrap() }
@@ -140,7 +140,7 @@ fn items_move_from_memcached_and_to_memcached() {
     for (from, to) in [(&theirs, &ours), (&ours, &theirs)] {
         larder(b"", &["export", "--server", &from.address(), &path, "--quiet"]).printed();
         ask(to, b"flush_all\r\n", b"OK\r\n");
-        // The servers count whole seconds: an item of this second would be flushed too.
+        // The servers count whole seconds, so that they would also flush an item of this second.
         thread::sleep(Duration::from_millis(2100));
         larder(b"", &["import", &path, "--server", &to.address(), "--quiet"]).printed();
         larder(b"", &["export", "--server", &to.address(), &path, "--quiet"]).printed();
@@ -216,7 +216,7 @@ fn a_pipe_warms_a_server_and_keeps_its_newer_items() {
     joining.larder("set", &["both", "new"]).printed();
     let said = pipe(&neighbour, &joining);
     assert!(said.contains("1 item imported"), "{said}");
-    assert!(said.contains("; 1 kept as the server had them"), "{said}");
+    assert!(said.contains("; 1 already in the server and kept"), "{said}");
     assert_eq!(joining.larder("get", &["both"]).printed(), b"new");
     let ttl = ask(&joining, b"mg one t f v\r\n", b"1\r\n");
     assert!(ttl.starts_with(b"VA 1 t100 f5") || ttl.starts_with(b"VA 1 t99 f5"), "{ttl:?}");
@@ -354,7 +354,7 @@ fn an_export_that_fails_leaves_no_file() {
 
 #[test]
 fn a_server_without_the_meta_protocol_gets_no_value() {
-    // A server of another protocol takes each line for a command.
+    // A server of another protocol treats each line as a command.
     let address = crate::start_server(|mut stream| {
         let mut buffer = [0; 4096];
         while let Ok(1..) = stream.read(&mut buffer) {
@@ -368,10 +368,10 @@ fn a_server_without_the_meta_protocol_gets_no_value() {
     write_dump(&path, &items(1));
     larder(b"", &["import", &path, "--server", &address])
         .failed(2, "does not store by the meta protocol");
-    larder(b"", &["export", "--server", &address, &path]).failed(2, "lists no keys: ERROR");
+    larder(b"", &["export", "--server", &address, &path]).failed(2, "does not list keys: ERROR");
 }
 
-/// A server that evicts a value while it sends it closes the connection.
+/// If a server evicts a value while it sends it, it closes the connection.
 #[test]
 fn an_item_whose_value_breaks_off_is_left_out_and_the_export_goes_on() {
     let address = crate::start_server(|mut stream| {

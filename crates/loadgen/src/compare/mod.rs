@@ -1,6 +1,6 @@
 //! `larder bench compare`: measures the cost of a request on several servers.
 //!
-//! Files in reading order: this one, [`server`], which starts and ends servers, [`watchdog`],
+//! Files in reading order: this one, [`server`], which starts and stops servers, [`watchdog`],
 //! [`version`], [`workload`], [`table`].
 
 mod server;
@@ -28,8 +28,9 @@ use workload::Workload;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The servers: a name and the command that starts the server; @SOCK stands for the path of a
-    /// Unix socket, @PORT for a port of 127.0.0.1, @DIR for a folder that the server makes
+    /// The servers: a name and the command that starts the server; @SOCK is replaced by the path of
+    /// a Unix socket, @PORT by a port of 127.0.0.1, @DIR by the path of a folder that the server
+    /// creates
     #[arg(value_name = "NAME=COMMAND", required = true, value_parser = Contestant::parse)]
     servers: Vec<Contestant>,
     /// Rounds; each round measures each server once with each workload
@@ -47,13 +48,13 @@ pub(crate) struct Arguments {
     /// Skew of the keys: the exponent of a Zipf distribution; 0 is uniform
     #[arg(long, value_name = "S", value_parser = skew, default_value_t = 0.0)]
     skew: f64,
-    /// Workloads mode:bytes:pipeline, separated by commas; the modes are get, set, mix, and aside:
-    /// gets, each miss followed by a set of the key
+    /// Workloads mode:bytes:pipeline, separated by commas; the modes are get, set, mix, and aside,
+    /// in which a set of the key follows each miss
     #[arg(long, value_name = "MODE:BYTES:PIPELINE", value_delimiter = ',', value_parser = Workload::parse,
           default_value = "get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16")]
     workloads: Vec<Workload>,
-    /// Open loop: requests per second, the same for all servers; latency counts from the due time
-    /// of a request
+    /// Open loop: requests per second, the same for all servers; the latency of a request counts
+    /// from its due time
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
     /// Speak TLS and accept any certificate: this command starts the servers itself
@@ -65,23 +66,23 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Each server runs alone on one processor and the load on another, one server after the other
-(A B C, A B C), so that drift of the machine's speed affects all servers. The cost of a request is
-the server's processor time divided by the requests; it hardly depends on whether the load kept the
-server busy. Each number is the median of the rounds; a ratio is the median of the ratios within a
-round. A server has to run with one worker thread.
+The servers run one after the other (A B C, A B C), so that drift of the machine's speed affects all
+of them. Each server has one processor for itself, and the load runs on another. The cost of a
+request is the server's processor time divided by the number of requests; it barely depends on
+whether the load kept the server busy. Each number is the median of the rounds; a ratio is the
+median of the ratios within a round. A server must run with one worker thread.
 
-The first lines name the version of each server, as the server itself answers.
+The first lines show the version of each server, as the server reports it.
 
-Columns: ns/request: processor time of the server; ratio: that of the first server over its own
-(above 1: cheaper); requests/s; busy: the share of its processor that the server used; hit: hits
-over gets; p99: the latency.
+Columns: ns/request: processor time of the server; ratio: the first server's time divided by this
+server's (above 1: cheaper); requests/s; busy: the share of its processor that the server used; hit:
+hits divided by gets; p99: the latency.
 
-@DIR is a path in the folder for temporary files (TMPDIR) at which nothing exists when the server
-starts. Its files are removed before the next server starts.
+@DIR is a path in the folder for temporary files (TMPDIR). It does not exist when the server starts,
+and it is removed before the next server starts.
 
-This command ends only servers that it has started, also on Ctrl-C and when it is killed (a shell
-beside each server takes care of that).
+This command stops the servers that it has started, and no others, even on Ctrl-C and when it is
+killed (a shell next to each server watches for that).
 
 Examples:
   larder bench compare 'memcached=memcached -t 1 -m 1024 -s @SOCK' 'larderd=larderd -t 1 -m 1024 -s @SOCK'
@@ -90,13 +91,14 @@ Examples:
     'b=larderd -m 16 -s @SOCK'
   larder bench compare --rounds 9 --workloads mix:100:1,get:4096:8 'old=./old -p @PORT' 'new=./new -p @PORT'
 
-Exit code: 0 all were measured and all values were right; 1 some were not; 2 a server failed.";
+Exit code: 0 all servers were measured and all values were right; 1 some values were wrong or some
+requests failed; 2 a server failed.";
 
 /// Runs `larder bench compare` and writes the table to `output`.
 pub(crate) fn run(arguments: &Arguments, output: &mut impl Write) -> Result<Outcome> {
     for (at, server) in arguments.servers.iter().enumerate() {
         let is_double = arguments.servers[..at].iter().any(|other| other.name == server.name);
-        ensure!(!is_double, "two servers are named {}: give each its own name", server.name);
+        ensure!(!is_double, "two servers are named {}: use different names", server.name);
     }
     // From here on a signal ends the servers before it ends this process.
     let comparison = Comparison {
@@ -135,7 +137,8 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Starts a server, stores the keys, measures the server and ends it. Returns its version too.
+    /// Starts a server, stores the keys, measures the server and stops it. Also returns its
+    /// version.
     fn measure(
         &self,
         contestant: &Contestant,
@@ -159,7 +162,7 @@ impl Comparison<'_> {
         if let Some(reason) = &tally.failed {
             return Err(plan.failure(reason)).with_context(|| server.log());
         }
-        ensure!(tally.requests > 0, "the server answered no request");
+        ensure!(tally.requests > 0, "the server did not answer any request");
         Ok((version, Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally)))
     }
 }
@@ -178,8 +181,8 @@ impl Processors {
             [server, load, ..] => Self { server: Some(server), load: Some(load) },
             _ => {
                 eprintln!(
-                    "larder: warning: there is only one processor: server and load share it, so that \
-                     latencies and rates mean little; the cost of a request is still comparable"
+                    "larder: warning: there is only one processor, which server and load share: \
+                     latencies and rates are unreliable; the cost of a request is still comparable"
                 );
                 Self { server: None, load: None }
             }

@@ -41,7 +41,7 @@ impl Contestant {
     /// Parses `NAME=COMMAND`.
     ///
     /// # Errors
-    /// The text is no contestant; the message names the expected form.
+    /// The text is not `NAME=COMMAND`. The message names the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (name, command) = text.split_once('=').ok_or("expected NAME=COMMAND")?;
         match (command.contains("@SOCK"), command.contains("@PORT")) {
@@ -69,7 +69,7 @@ impl Contestant {
         stop: &Stop,
     ) -> Result<Server> {
         let socket = folder.0.join("socket");
-        // The server before it may have left its socket.
+        // The previous server may have left its socket.
         fs::remove_file(&socket).ok();
         let address = match self.command.contains("@SOCK") {
             true => Address::Unix(socket.clone()),
@@ -79,7 +79,7 @@ impl Contestant {
         if command.contains("@DIR") {
             let files = folder.0.join("files");
             if files.exists() {
-                fs::remove_dir_all(&files).context("removing the files of the last server")?;
+                fs::remove_dir_all(&files).context("removing the files of the previous server")?;
             }
             command = command.replace("@DIR", &files.display().to_string());
         }
@@ -95,8 +95,8 @@ impl Contestant {
     }
 }
 
-/// Starts a command from a thread that is already pinned, so that the command runs on the processor
-/// from its first instruction.
+/// Starts a command from a pinned thread, so that the command runs on the processor from its first
+/// instruction.
 fn spawn(command: &str, log: &Path, processor: Option<usize>) -> Result<Child> {
     let output = File::create(log)?;
     let errors = output.try_clone()?;
@@ -104,7 +104,7 @@ fn spawn(command: &str, log: &Path, processor: Option<usize>) -> Result<Child> {
         if let Some(processor) = processor {
             pin_this_thread(processor)?;
         }
-        // With `exec` the measured and killed process is the server, not its shell.
+        // With `exec` the process that is measured and killed is the server and not its shell.
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &format!("exec {command}")]);
         shell.stdin(Stdio::null()).stdout(output).stderr(errors);

@@ -41,7 +41,8 @@ struct Medians {
 }
 
 impl Row {
-    /// A row from a tally and the processor time that the server used meanwhile.
+    /// Creates a row from a tally and the processor time that the server used during the
+    /// measurement.
     pub(crate) fn new(server: String, workload: String, spent_ns: u64, tally: &Tally) -> Self {
         Self {
             server,
@@ -113,8 +114,8 @@ impl Table {
         if starved > STARVED_SHARE_MAX {
             writeln!(
                 text,
-                "note: the load waited for its processor up to {:.0} % of the time, since other work \
-                 uses this machine: trust ns/request and ratio more than rates and latencies",
+                "note: the load waited for its processor up to {:.0} % of the time, because other \
+                 work uses this machine: trust ns/request and ratio more than rates and latencies",
                 starved * 100.0
             )
             .expect("a string takes any text");

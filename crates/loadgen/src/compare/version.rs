@@ -1,4 +1,4 @@
-//! Asks a server for its version, which heads the table of a comparison.
+//! Queries the version of a server for the first lines of a comparison.
 
 use std::io::{Read, Write};
 
@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::connect::dialer::Dialer;
 
-/// Returns the version of a running server: its answer to `version`, and for Larder also the
-/// version and commit among its statistics, since its answer to `version` is memcached's.
+/// Returns the version of a running server: its response to `version`, or for Larder the version
+/// and commit from its statistics, because its response to `version` names memcached's version.
 ///
 /// # Errors
-/// The connection fails, or the server closes it before its answers are complete.
+/// The connection fails, or the server closes it before its responses are complete.
 pub(crate) fn ask(dialer: &Dialer) -> Result<String> {
     let mut stream = dialer.open()?;
     stream.write_all(b"version\r\nstats\r\n")?;
@@ -19,15 +19,15 @@ pub(crate) fn ask(dialer: &Dialer) -> Result<String> {
     while !is_complete(&answer) {
         let mut part = [0; 4096];
         let received = stream.read(&mut part).context("asking for the version")?;
-        ensure!(received > 0, "the server closed the connection when asked for its version");
-        ensure!(answer.len() < ANSWER_BYTES_MAX, "the answer to `version` has no end");
+        ensure!(received > 0, "the server closed the connection before it sent its version");
+        ensure!(answer.len() < ANSWER_BYTES_MAX, "the response to `version` is too long");
         answer.extend_from_slice(&part[..received]);
     }
     Ok(version_of(&String::from_utf8_lossy(&answer)))
 }
 
-/// True if the answers to `version` and `stats` have been received: a line each, or many lines of
-/// statistics up to `END`.
+/// True if the responses to `version` and `stats` have been received: each is one line, or for
+/// `stats` many lines up to `END`.
 fn is_complete(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((_, statistics)) = text.split_once("\r\n") else { return false };
@@ -82,7 +82,7 @@ mod tests {
             let mut request = [0; 64];
             let received = stream.read(&mut request).unwrap();
             assert_eq!(&request[..received], b"version\r\nstats\r\n");
-            // In pieces: an answer is read to its end.
+            // Sends the response in pieces, all of which must be read.
             answer.chunks(7).for_each(|piece| stream.write_all(piece).unwrap());
         });
         ask(&Dialer::new(address, None, None))
@@ -93,6 +93,6 @@ mod tests {
         let version = asked(b"VERSION 1.6.45\r\nSTAT pid 1\r\nSTAT x END\r\nEND\r\n").unwrap();
         assert_eq!(version, "1.6.45");
         let ended = asked(b"VERSION 1.6.45\r\nSTAT pid 1\r\n").unwrap_err().to_string();
-        assert_eq!(ended, "the server closed the connection when asked for its version");
+        assert_eq!(ended, "the server closed the connection before it sent its version");
     }
 }

@@ -1,4 +1,4 @@
-//! A process that ends a server after this process is gone, even if this process was killed.
+//! A process that kills a server when this process ends, even if this process was killed.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 pub(crate) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Watches over a child of this process and over the folder, which the watchdog removes with
-    /// it. The caller must not wait for the child before it drops the watchdog: the kernel could
-    /// reuse the child's pid.
+    /// Starts a watchdog that kills a child of this process and removes the folder when this
+    /// process ends. The caller must not wait for the child before it drops the watchdog: the
+    /// kernel could reuse the child's pid.
     ///
     /// # Errors
     /// The shell cannot be started.

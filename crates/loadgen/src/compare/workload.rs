@@ -20,9 +20,9 @@ pub(crate) struct Workload {
 /// The requests of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Those of a mode.
+    /// The requests of a mode.
     Plain(Mode),
-    /// Gets, each miss followed by a set of the key.
+    /// Lookups, with a set of the key after each miss.
     Aside,
 }
 
@@ -44,10 +44,10 @@ impl Workload {
     /// Parses `mode:bytes:pipeline`.
     ///
     /// # Errors
-    /// The text is no workload; the message names the expected form.
+    /// The text is not a workload. The message names the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let [mode, sizes, pipeline] = text.split(':').collect::<Vec<_>>()[..] else {
-            return Err("expected mode:bytes:pipeline, as in get:100:1".to_owned());
+            return Err("expected mode:bytes:pipeline, for example get:100:1".to_owned());
         };
         let kind = Kind::parse(mode)?;
         let pipeline = pipeline.parse().ok().filter(|pipeline| (1..=1000).contains(pipeline));
@@ -67,8 +67,8 @@ impl fmt::Display for Workload {
 }
 
 impl LoadArguments {
-    /// Returns the options of one measurement, with one thread. The certificate is not checked:
-    /// this command has started the server itself.
+    /// Returns the options of one measurement, with one thread. Does not check the certificate,
+    /// because this command has started the server itself.
     pub(crate) fn of_comparison(
         server: Address,
         workload: &Workload,

@@ -1,4 +1,4 @@
-//! Finds out what a server speaks, after a conversation with it has failed.
+//! Finds out which protocol a server speaks after a conversation with it has failed.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::stream::Stream;
 
-/// What a server speaks on a connection.
+/// The protocol that a server speaks on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spoken {
-    /// TLS, on a connection without it.
+    /// TLS, on a connection that was opened without TLS.
     Tls,
-    /// The text protocol, perhaps the binary one too.
+    /// The text protocol, and perhaps also the binary protocol.
     Text,
     /// Only the binary protocol.
     Binary,
 }
 
-/// Asks for the version in each protocol, each on a connection of its own. Returns `None` if the
-/// server answers in no way that is known. No password is sent.
+/// Requests the version in each protocol, each on a new connection. Returns `None` if the response
+/// is unknown. Does not send a password.
 pub(super) fn spoken(open: impl Fn() -> Result<Stream>) -> Option<Spoken> {
     let questions = [Ok(b"version\r\n".to_vec()), version_in_binary(), client_hello()];
     let mut questions = questions.into_iter().flatten();
     questions.find_map(|question| classify(&ask(&mut open().ok()?, &question)))
 }
 
-/// Returns the first bytes of the answer; none if there is no answer.
+/// Returns the first bytes of the response; empty if the server does not respond.
 fn ask(stream: &mut Stream, question: &[u8]) -> Vec<u8> {
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     let asked = stream.set_read_timeout(ANSWER_TIME_MAX);
@@ -45,7 +45,7 @@ fn ask(stream: &mut Stream, question: &[u8]) -> Vec<u8> {
 
 fn classify(answer: &[u8]) -> Option<Spoken> {
     match answer {
-        // Records of TLS: an alert, and a part of a handshake.
+        // TLS records: an alert, or a part of a handshake.
         [0x15 | 0x16, 3, ..] => Some(Spoken::Tls),
         [0x81, ..] => Some(Spoken::Binary),
         _ if [&b"VERSION"[..], b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"]
@@ -64,7 +64,7 @@ fn version_in_binary() -> Result<Vec<u8>> {
     Ok(request)
 }
 
-/// Returns the first record of a handshake, which is not completed.
+/// Returns the first record of a TLS handshake. The handshake is never completed.
 fn client_hello() -> Result<Vec<u8>> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?

@@ -1,4 +1,4 @@
-//! Opens connections to one server, with TLS and a login where they are asked for.
+//! Opens connections to one server, with TLS and a login if the options request them.
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -20,7 +20,7 @@ pub struct AccessArguments {
     login: LoginArguments,
 }
 
-/// The options of a subcommand that talks to one server by the text protocol.
+/// The options of a subcommand that talks to one server in the text protocol.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServerArguments {
     #[command(flatten)]
@@ -38,7 +38,7 @@ impl ServerArguments {
     /// Returns a dialer for the server. Does not connect.
     ///
     /// # Errors
-    /// Those of [`AccessArguments::dialer`].
+    /// Same as [`AccessArguments::dialer`].
     pub fn dialer(&self) -> Result<Dialer> {
         self.access.dialer(self.address())
     }
@@ -58,7 +58,7 @@ impl AccessArguments {
     /// Returns an error if an option of the login is given.
     ///
     /// # Errors
-    /// The message names the option, and the reason of the caller.
+    /// The message names the option and the caller's reason.
     pub fn refuse_login(&self, because: &str) -> Result<()> {
         match self.login.first_given() {
             Some(option) => bail!("{option} has no effect: {because}"),
@@ -69,7 +69,7 @@ impl AccessArguments {
     /// Returns an error if one of the options is given.
     ///
     /// # Errors
-    /// The message names the option, and the reason of the caller.
+    /// The message names the option and the caller's reason.
     pub fn refuse(&self, because: &str) -> Result<()> {
         match self.tls.first_given() {
             Some(option) => bail!("{option} has no effect: {because}"),
@@ -106,7 +106,7 @@ impl Dialer {
     /// the login.
     ///
     /// # Errors
-    /// The server does not accept the connection, TLS cannot be agreed on, or the login is refused.
+    /// The server does not accept the connection, the TLS handshake fails, or the login is refused.
     /// The message names a remedy.
     pub fn open(&self) -> Result<Stream> {
         let mut stream = self.open_without_login()?;
@@ -126,7 +126,7 @@ impl Dialer {
         let Some(tls) = &self.tls else { return Ok(Stream::plain(socket)) };
         Stream::with_tls(socket, tls).map_err(|error| {
             let has_tls = || spoken(|| Ok(Stream::plain(connect(address)?)));
-            // A server without TLS may wait for the end of a line instead of refusing the bytes.
+            // A server without TLS may wait for a line end instead of refusing the bytes.
             let is_explained = error.kind() == std::io::ErrorKind::InvalidData;
             match is_explained || !matches!(has_tls(), Some(Spoken::Text | Spoken::Binary)) {
                 true => anyhow!("no TLS with {address}: {error}"),
@@ -135,7 +135,7 @@ impl Dialer {
         })
     }
 
-    /// Returns the error of a failed login, with its reason if the conversation has ended.
+    /// Returns the error of a failed login. If the connection ended, finds out the reason.
     fn explained(&self, error: anyhow::Error) -> anyhow::Error {
         let has_ended = error.downcast_ref::<std::io::Error>().is_some();
         match has_ended.then(|| self.diagnosis()).flatten() {
@@ -144,7 +144,7 @@ impl Dialer {
         }
     }
 
-    /// Asks the server, on further connections, why it does not answer in the text protocol.
+    /// Finds out, on further connections, why the server does not respond in the text protocol.
     /// Returns the reason and the remedy, if they are known.
     pub fn diagnosis(&self) -> Option<String> {
         let is_of_text =
@@ -182,7 +182,7 @@ mod tests {
         Dialer::new(address.clone(), None, login)
     }
 
-    /// Starts a server that reads once and answers with these bytes.
+    /// Starts a server that reads once and responds with these bytes.
     fn answering(answer: &'static [u8]) -> Address {
         serve(move |_, mut stream| {
             let mut request = [0; 512];
@@ -192,7 +192,8 @@ mod tests {
         })
     }
 
-    /// Answers as a server that has the binary protocol only: it closes on text.
+    /// Behaves like a server with only the binary protocol, which closes the connection when it
+    /// receives text.
     fn binary_only(mut stream: TcpStream) {
         let mut request = [0; 512];
         let received = stream.read(&mut request).unwrap();
@@ -245,7 +246,7 @@ mod tests {
         assert!(diagnosis.contains("takes only the binary protocol, as with -S"), "{diagnosis}");
         let words = open_error(&with_login(&address, Mechanism::Text));
         assert!(words.contains("takes only the binary protocol, as with -S"), "{words}");
-        // A login by the binary protocol has failed for another reason.
+        // A login in the binary protocol fails for another reason.
         assert_eq!(with_login(&address, Mechanism::Sasl).diagnosis(), None);
     }
 

@@ -15,7 +15,7 @@ use crate::argument::Quoted;
 /// The options of a login.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LoginArguments {
-    /// Log in on every connection with this name, by the text protocol (-Y of larderd and
+    /// Log in on every connection with this name, in the text protocol (-Y of larderd and
     /// memcached)
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -25,18 +25,18 @@ pub(crate) struct LoginArguments {
 }
 
 impl LoginArguments {
-    /// True if the user asks for a login.
+    /// True if the options request a login.
     pub(crate) fn is_on(&self) -> bool {
         self.user.is_some()
     }
 
-    /// Returns the first of the options that is given.
+    /// Returns the name of the first option that is given.
     pub(crate) fn first_given(&self) -> Option<&'static str> {
         let of_file = self.password_file.as_ref().map(|_| "--password-file");
         self.user.as_ref().map(|_| "--user").or(of_file)
     }
 
-    /// Checks that the options fit together.
+    /// Checks that the options are consistent.
     ///
     /// # Errors
     /// Names the option that is missing, or the name that cannot be sent.
@@ -61,17 +61,17 @@ impl LoginArguments {
             Err(VarError::NotPresent) => {
                 bail!("--user needs a password: give --password-file FILE, or set {PASSWORD}")
             }
-            Err(VarError::NotUnicode(_)) => bail!("{PASSWORD} is no password: it is not text"),
+            Err(VarError::NotUnicode(_)) => bail!("{PASSWORD} is not a password: expected UTF-8"),
         }
     }
 }
 
-/// How a login is sent.
+/// The protocol of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mechanism {
-    /// By the text protocol (`-Y`).
+    /// The text protocol (`-Y`).
     Text,
-    /// By the binary protocol, SASL PLAIN (`-S`).
+    /// SASL PLAIN of the binary protocol (`-S`).
     Sasl,
 }
 
@@ -83,11 +83,11 @@ pub(crate) struct Login {
     mechanism: Mechanism,
 }
 
-/// The answer to a login.
+/// The response to a login.
 enum Answer {
     Accepted,
     Refused(String),
-    /// More bytes are to come.
+    /// The response is not complete yet.
     Incomplete,
     Foreign,
 }
@@ -110,8 +110,8 @@ impl Login {
         } else {
             let words = format!("{name} {password}").into_bytes();
             let value_bytes = words.len();
-            // A server without authentication stores this as an item. The negative exptime expires
-            // it at once, so that no client reads the password.
+            // A server without authentication stores this as an item. With the negative exptime it
+            // expires immediately, so that no client can read the password.
             let head = Store { key: b"login", exptime: -1, value_bytes, ..Store::PLAIN };
             text::client::request::store(&mut request, &head, &words, false)?;
         }
@@ -122,10 +122,10 @@ impl Login {
         self.mechanism
     }
 
-    /// Sends the login and waits for the answer.
+    /// Sends the login and waits for the response.
     ///
     /// # Errors
-    /// The server refuses the login. Or its answer is missing or not of the protocol: that is an
+    /// The server refuses the login. If the response is missing or invalid, the error is an
     /// [`io::Error`].
     pub(crate) fn log_in(&self, stream: &mut (impl Read + Write)) -> Result<()> {
         stream.write_all(&self.request).and_then(|()| stream.flush())?;
@@ -147,7 +147,7 @@ impl Login {
                 }
                 Answer::Incomplete if answer.len() < ANSWER_BYTES_MAX => {}
                 Answer::Incomplete | Answer::Foreign => {
-                    let words = "the server's answer to a login is not of memcached's protocol";
+                    let words = "the server's response to a login is not memcached's protocol";
                     return Err(io::Error::new(ErrorKind::InvalidData, words).into());
                 }
             }
@@ -197,7 +197,7 @@ fn read_file(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns the only line of a text. The message of an error does not show it.
+/// Returns the only line of a text. The error message does not show it.
 fn only_line(text: &str) -> Result<String> {
     let password = text.strip_suffix('\n').unwrap_or(text);
     let password = password.strip_suffix('\r').unwrap_or(password);
@@ -209,7 +209,8 @@ fn only_line(text: &str) -> Result<String> {
 /// The environment variable with the password.
 const PASSWORD: &str = "LARDER_PASSWORD";
 
-/// A password is a line. `/dev/zero` has more.
+/// Larger than any password, which is one line. Limits what is read from a file such as
+/// `/dev/zero`.
 const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
 
 const ANSWER_BYTES_MAX: usize = 4 * 1024;
@@ -220,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers in pieces, and then ends the connection.
+    /// A server that responds in pieces and then closes the connection.
     struct Conversation {
         sent: Vec<u8>,
         pieces: VecDeque<Vec<u8>>,
@@ -327,7 +328,8 @@ mod tests {
         }
     }
 
-    /// These are errors of the conversation: the caller asks the server what it speaks.
+    /// These are errors of the conversation, after which the caller finds out which protocol the
+    /// server speaks.
     #[test]
     fn an_answer_of_another_kind_ends_the_conversation() {
         let endless = [&[b'x'; 512][..]; 20];

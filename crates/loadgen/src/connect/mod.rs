@@ -3,12 +3,12 @@
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | connects a socket |
-//! | `dialer.rs` | opens connections, with TLS and a login where they are asked for |
+//! | `dialer.rs` | opens connections, with TLS and a login if the options request them |
 //! | `stream.rs` | a blocking connection: a socket, or TLS |
 //! | `tls.rs` | the options and the configuration of TLS |
 //! | `login.rs` | the options of a login, and the login |
-//! | `refusal.rs` | the words for errors of TLS |
-//! | `diagnosis.rs` | finds out what a server speaks |
+//! | `refusal.rs` | the messages for TLS errors |
+//! | `diagnosis.rs` | finds out which protocol a server speaks |
 
 mod diagnosis;
 pub mod dialer;
@@ -59,7 +59,7 @@ pub fn connect(address: &Address) -> Result<Socket> {
 /// [`UnknownHost`]
 pub(crate) fn look_up(host: &str, port: u16) -> Result<impl Iterator<Item = SocketAddr>> {
     let found = (host, port).to_socket_addrs().map_err(|error| {
-        // The library begins each of these with the same words.
+        // The library begins all of these messages with the same text.
         let words = error.to_string();
         let reason = words.rsplit_once(": ").map_or(&*words, |(_, reason)| reason);
         UnknownHost(reason.to_owned())
@@ -67,7 +67,7 @@ pub(crate) fn look_up(host: &str, port: u16) -> Result<impl Iterator<Item = Sock
     Ok(found?)
 }
 
-/// Returns a remedy for the case that no connection to a server could be opened.
+/// Returns a remedy if no connection to a server could be opened.
 pub fn hint(address: &Address, error: &anyhow::Error) -> String {
     match error.downcast_ref::<UnknownHost>() {
         Some(_) => "check the name; the path of a Unix socket begins with / or ./".to_owned(),
@@ -75,7 +75,7 @@ pub fn hint(address: &Address, error: &anyhow::Error) -> String {
     }
 }
 
-/// The error of a host name that leads to no address.
+/// The error of a host name without an address.
 #[derive(Debug)]
 pub struct UnknownHost(String);
 
@@ -93,8 +93,8 @@ fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
     let wait = Duration::from_secs(CONNECT_SECS_MAX);
     while let Err(error) = socket.connect_timeout(address, wait) {
         match error.kind() {
-            // A full accept queue of a Unix socket is reported at once: as `WouldBlock`, or as
-            // `Other` after a poll.
+            // The kernel reports a full accept queue of a Unix socket immediately: as `WouldBlock`,
+            // or as `Other` after a poll.
             ErrorKind::WouldBlock | ErrorKind::Other if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(found, ["127.0.0.1:7".parse().unwrap()]);
     }
 
-    /// The kernel reports a full queue at once: the client tries again for a while.
+    /// The kernel reports a full queue immediately, and the client retries for a while.
     #[test]
     fn a_full_queue_of_connections_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ mod tests {
         let begun = Instant::now();
         let accepting = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));
-            // Returned, so that the queue stays.
+            // The listener is returned to keep the queue.
             (listener.accept().unwrap(), listener)
         });
         connect(&address).unwrap();

@@ -1,12 +1,12 @@
-//! The words for an error of TLS: what was wrong, and the remedy.
+//! The messages for TLS errors: the problem and the remedy.
 
 use std::fmt;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// Returns the words for an error; `None` if it is not one of TLS. `has_certificate`: the client
-/// can show a certificate.
+/// Returns the message for an error; `None` if it is not a TLS error. `has_certificate` is true if
+/// the client has a certificate.
 pub fn words(error: &io::Error, has_certificate: bool) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -14,15 +14,14 @@ pub fn words(error: &io::Error, has_certificate: bool) -> Option<String> {
         Error::AlertReceived(alert) => of_alert(*alert, has_certificate),
         Error::InvalidMessage(_) => NO_TLS.to_owned(),
         Error::PeerIncompatible(why) => format!(
-            "the server and this tool have no version or cipher of TLS in common: {}",
+            "the server and this tool have no TLS version or cipher suite in common: {}",
             plain(why)
         ),
         Error::PeerMisbehaved(why) => {
-            format!("the server breaks the rules of TLS: {}", plain(why))
+            format!("the server violates the TLS protocol: {}", plain(why))
         }
         Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
-            "the server breaks the rules of TLS: it sent another message than its turn allows"
-                .to_owned()
+            "the server violates the TLS protocol: it sent an unexpected message".to_owned()
         }
         other => reason(other),
     })
@@ -32,8 +31,8 @@ pub fn words(error: &io::Error, has_certificate: bool) -> Option<String> {
 pub(super) fn reason(error: &Error) -> String {
     match error {
         Error::InconsistentKeys(_) => {
-            "the private key does not belong to the certificate: name the two files that were made \
-             together"
+            "the private key does not belong to the certificate: use the key and the certificate \
+             that were created together"
                 .to_owned()
         }
         Error::InvalidCertificate(CertificateError::BadEncoding) => NO_CERTIFICATE.to_owned(),
@@ -63,24 +62,22 @@ fn of_certificate(reason: &CertificateError) -> String {
             "the server's certificate has expired: renew it".to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet: compare the clocks".to_owned()
+            "the server's certificate is not valid yet: check the clocks of both machines"
+                .to_owned()
         }
         CertificateError::BadEncoding => {
             format!("the server's certificate cannot be used: {NO_CERTIFICATE}")
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "the server's certificate is not made for servers: make one with the extended key usage \
+            "the server's certificate is not for servers: create one with the extended key usage \
              serverAuth"
                 .to_owned()
         }
-        other => format!(
-            "the server's certificate is not valid ({}): have it signed again",
-            plain(other)
-        ),
+        other => format!("the server's certificate is not valid ({}): replace it", plain(other)),
     }
 }
 
-/// Returns a name of a certificate. The library shows it as `DnsName("server")`.
+/// Returns a name of a certificate from the library's debug form, such as `DnsName("server")`.
 fn plain_name(shown: &str) -> &str {
     let kind = shown.split('(').next().unwrap_or_default();
     let inner = shown[kind.len()..].strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
@@ -92,8 +89,8 @@ fn plain_name(shown: &str) -> &str {
     }
 }
 
-/// Returns the name of a variant in words: `HandshakeFailure` is `handshake failure`. The library
-/// has no other names for many of its errors.
+/// Returns the name of a variant as plain text, for example `handshake failure` for
+/// `HandshakeFailure`. Many errors of the library have no other description.
 fn plain(variant: &impl fmt::Debug) -> String {
     let shown = format!("{variant:?}");
     let name = shown.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
@@ -112,7 +109,7 @@ fn plain(variant: &impl fmt::Debug) -> String {
 fn of_alert(alert: AlertDescription, has_certificate: bool) -> String {
     match alert {
         AlertDescription::CertificateRequired if !has_certificate => DEMANDS.to_owned(),
-        // Servers with TLS 1.2 have no other alert for a missing certificate.
+        // With TLS 1.2 these are the alerts of servers for a missing certificate.
         AlertDescription::HandshakeFailure | AlertDescription::BadCertificate
             if !has_certificate =>
         {
@@ -127,24 +124,24 @@ fn of_alert(alert: AlertDescription, has_certificate: bool) -> String {
             plain(&alert)
         ),
         alert => {
-            format!("the server refuses the handshake ({}): its log may say why", plain(&alert))
+            format!("the server refuses the handshake ({}): see the server's log", plain(&alert))
         }
     }
 }
 
-/// The words for a server without TLS.
+/// The message for a server without TLS.
 pub const NO_TLS: &str =
     "the server does not speak TLS: leave --tls out, or give the address that has TLS";
 
-/// The words for a server with TLS.
+/// The message for a server that requires TLS.
 pub const TLS_ONLY: &str = "the server speaks TLS: add --tls and --tls-ca FILE";
 
-const NO_CERTIFICATE: &str = "it is not a certificate in the form of X.509";
+const NO_CERTIFICATE: &str = "it is not an X.509 certificate";
 
 const DEMANDS: &str =
     "the server demands a client certificate: give --tls-cert FILE and --tls-key FILE";
 
-/// The words for a server that may demand a certificate.
+/// The message for a server that may demand a client certificate.
 pub(super) const MAY_DEMAND: &str =
     "it may demand a client certificate (--tls-cert FILE and --tls-key FILE)";
 

@@ -19,7 +19,7 @@ pub struct Stream {
 #[derive(Debug)]
 struct Layer {
     state: ClientConnection,
-    /// True if the client can show a certificate.
+    /// True if the client has a certificate.
     has_certificate: bool,
 }
 
@@ -29,8 +29,8 @@ impl Stream {
         Self { socket, tls: None }
     }
 
-    /// Performs the TLS handshake. A server that demands a client certificate may refuse it later,
-    /// with the first bytes that it sends.
+    /// Performs the TLS handshake. A server that demands a client certificate may refuse it only
+    /// later, with the first bytes that it sends.
     pub(super) fn with_tls(socket: Socket, tls: &Tls) -> io::Result<Self> {
         let state = ClientConnection::new(tls.config.clone(), tls.name.clone());
         let state = state.map_err(io::Error::other)?;
@@ -48,7 +48,7 @@ impl Stream {
         (self.socket, self.tls.map(|layer| layer.state))
     }
 
-    /// Sets how long a read waits.
+    /// Sets the time limit of reads.
     pub(super) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(timeout))
     }
@@ -59,7 +59,7 @@ impl Read for Stream {
         let Some(tls) = &mut self.tls else { return self.socket.read(buffer) };
         let read = rustls::Stream::new(&mut tls.state, &mut self.socket).read(buffer);
         match read {
-            // The protocol itself tells a whole answer from one that is cut off.
+            // memcached's protocol itself distinguishes a complete response from a truncated one.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
             read => read.map_err(|error| tls.explained(error)),
         }
@@ -67,7 +67,7 @@ impl Read for Stream {
 }
 
 impl Write for Stream {
-    /// Takes bytes. With TLS some may not be sent before [`Self::flush`].
+    /// Accepts bytes. With TLS some may not be sent before [`Self::flush`].
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
         let written = rustls::Stream::new(&mut tls.state, &mut self.socket).write(bytes);
@@ -82,7 +82,7 @@ impl Write for Stream {
 }
 
 impl Layer {
-    /// Returns the error with words for a user, if it is one of TLS.
+    /// Replaces a TLS error with an error that has a message for the user.
     fn explained(&self, error: io::Error) -> io::Error {
         match refusal::words(&error, self.has_certificate) {
             Some(words) => io::Error::new(error.kind(), words),
@@ -90,7 +90,7 @@ impl Layer {
         }
     }
 
-    /// Returns the error of a failed write. The server's reason may lie unread in the socket.
+    /// Returns the error of a failed write. The server's reason may still be unread in the socket.
     fn reason_of_end(&mut self, error: io::Error, socket: &mut Socket) -> io::Error {
         let has_ended = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
         if has_ended

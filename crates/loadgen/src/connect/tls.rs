@@ -42,7 +42,7 @@ pub struct Tls {
     pub config: Arc<ClientConfig>,
     /// The name that the server's certificate must have.
     pub name: ServerName<'static>,
-    /// True if the client can show a certificate.
+    /// True if the client has a certificate.
     pub has_certificate: bool,
 }
 
@@ -52,17 +52,17 @@ impl TlsArguments {
         Self { tls, ..Self::default() }
     }
 
-    /// True if the user asks for TLS.
+    /// True if the options request TLS.
     pub fn is_on(&self) -> bool {
         self.tls
     }
 
-    /// True if the options say how to check the server's certificate.
+    /// True if the options specify how to check the server's certificate.
     pub(crate) fn checks_server(&self) -> bool {
         self.tls_ca.is_some() || self.tls_name.is_some()
     }
 
-    /// Returns the first of the options that is given.
+    /// Returns the name of the first option that is given.
     pub fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.tls, "--tls"),
@@ -74,7 +74,7 @@ impl TlsArguments {
         given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
     }
 
-    /// Checks that the options fit together and the address.
+    /// Checks that the options are consistent with each other and with the address.
     ///
     /// # Errors
     /// Names the options that contradict each other, or the one that is missing.
@@ -91,10 +91,10 @@ impl TlsArguments {
         Ok(())
     }
 
-    /// Checks that the options fit together, where the server's certificate is not checked.
+    /// Checks that the options are consistent if the server's certificate is not checked.
     ///
     /// # Errors
-    /// Those of [`Self::check`].
+    /// Same as [`Self::check`].
     pub(crate) fn check_insecure(&self) -> Result<()> {
         match self.first_given() {
             Some(option) => ensure!(self.tls, "{option} needs --tls"),
@@ -110,16 +110,16 @@ impl TlsArguments {
     /// Reads the certificates; `None` without `--tls`.
     ///
     /// # Errors
-    /// The options contradict each other, a file is invalid, or the server name is.
+    /// The options contradict each other, or a file or the server name is invalid.
     pub fn open(&self, address: &Address) -> Result<Option<Tls>> {
         self.check(address)?;
         self.tls.then(|| self.read(address)).transpose()
     }
 
-    /// As [`Self::open`], and without authorities accepts any certificate.
+    /// Same as [`Self::open`], but without authorities accepts any certificate.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// Same as [`Self::open`].
     pub(crate) fn open_insecure(&self, address: &Address) -> Result<Option<Tls>> {
         self.check_insecure()?;
         self.tls.then(|| self.read(address)).transpose()
@@ -201,8 +201,8 @@ fn unreadable(what: &str, option: &str, path: &Path, error: &pem::Error) -> anyh
              (-----BEGIN PRIVATE KEY-----)"
         ),
         _ => anyhow!(
-            "cannot read {what} in {path} ({option}): the file is damaged; expected PEM, whose \
-             parts have a line -----BEGIN …----- and a line -----END …-----"
+            "cannot read {what} in {path} ({option}): the file is damaged; expected PEM, with \
+             lines -----BEGIN …----- and -----END …-----"
         ),
     }
 }

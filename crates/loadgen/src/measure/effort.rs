@@ -46,14 +46,14 @@ fn busy_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the time in which the thread was runnable without a processor, in nanoseconds; 0 if the
-/// kernel does not report it.
+/// Returns the time during which the thread was runnable but had no processor, in nanoseconds; 0 if
+/// the kernel does not report it.
 fn starved_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// A request sent later than this after its due time is late.
+/// A request is late if it is sent later than this after its due time.
 const LATE_NS: u64 = 1_000_000;
 
 #[cfg(test)]

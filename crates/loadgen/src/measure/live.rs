@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write, stderr};
 use crate::measure::series::Point;
 use crate::units::{count, latency};
 
-/// One line on a terminal, rewritten each second. Nothing is shown if stderr is no terminal.
+/// One line on a terminal, rewritten each second. Shows nothing if stderr is not a terminal.
 #[derive(Debug)]
 pub(crate) struct Live {
     is_shown: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// A live line that begins with `prefix`.
+    /// Creates a live line that begins with `prefix`.
     pub(crate) fn new(prefix: &str) -> Self {
         Self {
             is_shown: stderr().is_terminal(),
@@ -44,7 +44,7 @@ impl Live {
         self.write(&format!("{opened} of {wanted} connections open"));
     }
 
-    /// Shows the step of the preparation that runs now.
+    /// Shows the current step of the preparation.
     pub(crate) fn say(&mut self, what: &str) {
         self.write(what);
     }

@@ -1,4 +1,4 @@
-//! Runs all threads of a load, from the first connection to the last answer.
+//! Runs all threads of a load, from the first connection to the last response.
 
 pub(crate) mod effort;
 pub(crate) mod live;
@@ -72,7 +72,7 @@ impl Plan {
         self.opener.dialer()
     }
 
-    /// Stores all keys over one connection if the load measures gets.
+    /// Stores all keys over one connection if the load measures lookups.
     ///
     /// # Errors
     /// The connection fails, or the server does not store a key.
@@ -92,7 +92,7 @@ impl Plan {
         // Over TLS, memcached stops reading when large requests arrive together.
         orders.pipeline = if self.opener.has_tls() { 1 } else { STORE_PIPELINE };
         orders.duration = None;
-        // A lost connection would lose a key, and gets would miss it later.
+        // A lost connection could lose a key, which lookups would miss later.
         orders.opener = None;
         let ask = Ask::new(orders.dialect, 1, Source::EveryKey(0), &self.pool);
         let load = Load::new(orders, ask, vec![self.opener.open_stream()?])?;
@@ -165,7 +165,7 @@ impl Plan {
         start.opened_all.wait();
         let load = load?;
         if start.has_failed.load(Relaxed) {
-            // Another thread returns the reason.
+            // Another thread has failed and returns the reason.
             return Ok(Tally::default());
         }
         load.run(*start.at.get_or_init(Instant::now), Some(sender))
@@ -229,7 +229,7 @@ impl Start {
     }
 }
 
-/// Raises the descriptor limit so that each connection gets a descriptor.
+/// Raises the limit of descriptors to one for each connection and some for other uses.
 fn raise_descriptor_limit(connections: u32) -> Result<()> {
     let wanted = u64::from(connections) + DESCRIPTORS_BESIDE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -271,8 +271,8 @@ mod tests {
         plan.measure(&mut Live::new("")).unwrap()
     }
 
-    /// A server that keeps nothing and answers each request after a millisecond, so that a closed
-    /// loop does not take a whole processor.
+    /// A server that keeps nothing and responds to each request after a millisecond, so that a
+    /// closed loop does not use a full processor.
     fn forgetful() -> Address {
         serve(|_, stream| {
             forget_all(stream, |_| {
@@ -282,7 +282,7 @@ mod tests {
         })
     }
 
-    /// A server that answers everything that it receives with these bytes.
+    /// A server that responds to all input with these bytes.
     fn answering(answer: &'static [u8]) -> Address {
         serve(move |_, mut stream| {
             let mut request = [0; 4096];
@@ -317,13 +317,13 @@ mod tests {
             run(&forgetful(), &["--connections=5", "--threads=2", "--rate=200"]);
         let [point] = series.points() else { panic!("one second is one point: {series:?}") };
         assert_eq!((tally.requests, tally.alive_connections), (200, 5), "{tally:?}");
-        // The answers to the last requests may fall into the next second.
+        // The responses to the last requests may arrive in the next second.
         assert!((150.0..=201.0).contains(&point.requests_per_second), "{point:?}");
         assert_eq!(point.hit_ratio, Some(0.0));
     }
 
-    /// Counts the latencies above 100 ms on a server that stops for 300 ms, and otherwise answers
-    /// after this time.
+    /// Counts the latencies above 100 ms on a server that stalls for 300 ms, and otherwise responds
+    /// after `answer_ms`.
     fn latencies_of_a_stall(answer_ms: u64, args: &[&str]) -> (u64, Tally) {
         let server = serve(move |_, stream| {
             forget_all(stream, |number| {
@@ -335,8 +335,8 @@ mod tests {
         (tally.latency_ns.count_between(100_000_000, u64::MAX), tally)
     }
 
-    /// The schedule goes on while the server stops: each request that was due then counts with the
-    /// time since it was due, and is not left out because none could be sent.
+    /// The schedule continues while the server stalls. Each request that falls due during the stall
+    /// counts with the time since it was due. It is not omitted because it could not be sent.
     #[test]
     fn an_open_loop_counts_the_requests_that_a_stall_held_up() {
         let (long, tally) = latencies_of_a_stall(0, &["--rate=200"]);
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn requests_that_no_connection_could_take_count_as_never_sent() {
-        // A single connection answers ten requests a second.
+        // A single connection handles ten requests per second.
         let server = serve(|_, stream| {
             forget_all(stream, |_| {
                 sleep(Duration::from_millis(100));
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!((tally.failed, tally.requests), (None, 0));
     }
 
-    /// Later answers of such a connection cannot be trusted: it is not reopened.
+    /// Later responses on such a connection cannot be trusted, so that it is not reopened.
     #[test]
     fn an_answer_that_does_not_fit_fails_the_run_with_its_reason() {
         for (answer, kind, reason) in [

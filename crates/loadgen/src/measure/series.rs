@@ -1,4 +1,4 @@
-//! The time series of a run, one point a second.
+//! The time series of a run, one point per second.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use crate::tally::{Second, ratio};
 pub(crate) struct Series {
     thread_count: u32,
     points: Vec<Point>,
-    /// Incomplete seconds, by number: how many threads have reported, and the sum of their counts.
+    /// Incomplete seconds by number: the number of threads that have reported, and the sum of their
+    /// counts.
     open: BTreeMap<u64, (u32, Second)>,
 }
 
-/// The numbers kept of one second.
+/// The results of one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     /// The number of the second, from the beginning of the run.
@@ -59,7 +60,7 @@ impl Series {
         self.push(&sum)
     }
 
-    /// Closes the series: no thread reports any more, and incomplete seconds are kept as they are.
+    /// Closes the series after the last report of a thread. Keeps incomplete seconds as they are.
     pub(crate) fn end(&mut self) {
         for (_, (_, second)) in std::mem::take(&mut self.open) {
             self.push(&second);

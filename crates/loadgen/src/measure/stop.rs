@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// True once the user has asked to stop.
+/// A flag that is true once the user has requested a stop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Handles Ctrl-C and the signals that end a process. The first asks to stop. A second one ends
-    /// the process at once, unless the process has to clean up.
+    /// Handles Ctrl-C and the signals that end a process. The first signal requests a stop. A
+    /// second one ends the process immediately, unless the process must clean up.
     ///
     /// # Errors
     /// Errors of installing the signal handlers.
     pub(crate) fn on_signals(cleans_up: bool) -> Result<Self> {
         let stop = Self::default();
-        // If there is nothing to clean up, `nohup` decides about a hangup.
+        // If no cleanup is needed, SIGHUP keeps its disposition, which `nohup` may have set.
         let signals: &[i32] =
             if cleans_up { &[SIGINT, SIGTERM, SIGHUP] } else { &[SIGINT, SIGTERM] };
         for &signal in signals {
@@ -30,7 +30,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Asks to stop, as a signal does.
+    /// Requests a stop, like a signal.
     #[cfg(test)]
     pub(crate) fn ask(&self) {
         self.0.store(true, Relaxed);

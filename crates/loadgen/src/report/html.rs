@@ -46,7 +46,7 @@ fn plots(report: &Report<'_>) -> Vec<(&'static str, Plot<'static>)> {
     let latencies =
         Point::QUANTILES.iter().zip(CLASSES).enumerate().map(|(at, ((_, _), class))| {
             let mut points = over_time(&|point| point.latency_us[at]);
-            // A second without answers has no latency.
+            // A second without responses has no latency.
             points.retain(|(_, us)| *us > 0.0);
             Line { name: NAMES[at], class, points }
         });

@@ -14,7 +14,7 @@ impl Json {
         Self { text: "{".to_owned(), is_empty: true }
     }
 
-    /// Adds a member whose value is JSON already.
+    /// Adds a member whose value is already JSON.
     pub(crate) fn raw(&mut self, name: &str, json: &str) -> &mut Self {
         if !std::mem::take(&mut self.is_empty) {
             self.text.push(',');
@@ -53,7 +53,7 @@ impl Json {
     }
 }
 
-/// Returns an array of values that are JSON already.
+/// Returns an array of values that are already JSON.
 pub(crate) fn array(members: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", members.into_iter().collect::<Vec<_>>().join(","))
 }

@@ -147,8 +147,8 @@ impl<'a> Report<'a> {
         }
         if lateness.unsent > 0 {
             notes.push(format!(
-                "{} requests were due and could not be sent before the end: they count in the \
-                 latencies with the time that they waited, and in nothing else",
+                "{} requests were due and could not be sent before the end: they count only in the \
+                 latencies, with the time that they waited",
                 lateness.unsent
             ));
         }
@@ -197,7 +197,8 @@ impl<'a> Report<'a> {
         json.end()
     }
 
-    /// The size of values as a number, or the two ends of a range; `null` if a trace has the sizes.
+    /// Returns the size of values as a number or as the two ends of a range; `null` if a trace
+    /// determines the sizes.
     fn value_bytes_json(&self) -> String {
         let sizes = self.arguments.sizes().to_string();
         match (self.has_sizes_of_trace(), sizes.split_once('-')) {
@@ -213,7 +214,7 @@ impl<'a> Report<'a> {
         from_trace && arguments.value_bytes.is_none()
     }
 
-    /// The schedule's lateness; `null` in a closed loop.
+    /// Returns the lateness of the schedule; `null` in a closed loop.
     fn schedule_json(&self) -> String {
         if self.arguments.rate.is_none() {
             return "null".to_owned();
@@ -229,7 +230,8 @@ impl<'a> Report<'a> {
             .end()
     }
 
-    /// Pairs of percentile and latency: the whole histogram, finer towards its end.
+    /// Returns pairs of percentile and latency for the complete histogram, with finer steps towards
+    /// its end.
     fn percentiles_json(&self) -> String {
         array(
             self.percentiles()
@@ -238,8 +240,8 @@ impl<'a> Report<'a> {
         )
     }
 
-    /// Returns percentiles with their latencies in microseconds. Each step halves the rest above
-    /// it.
+    /// Returns percentiles with their latencies in microseconds. Each step halves the remaining
+    /// range above it.
     pub(crate) fn percentiles(&self) -> Vec<(f64, f64)> {
         let latency_ns = &self.tally.latency_ns;
         if latency_ns.is_empty() {
@@ -303,7 +305,7 @@ fn point_json(point: &Point) -> String {
 }
 
 const BUSY_SHARE_MAX: f64 = 0.9;
-/// Above this share the results measure the machine too.
+/// Above this share the results also measure the machine.
 pub(crate) const STARVED_SHARE_MAX: f64 = 0.05;
 const LATE_SHARE_MAX: f64 = 0.001;
 const STEPS_PER_HALVING: u32 = 4;

@@ -47,7 +47,7 @@ struct Scale {
 }
 
 impl Plot<'_> {
-    /// Returns the `svg` element; the page's style colours it.
+    /// Returns the `svg` element. The style of the page colours it.
     pub(crate) fn svg(&self) -> String {
         let numbers = |of: fn(&(f64, f64)) -> f64| {
             self.lines.iter().flat_map(move |line| line.points.iter().map(of))
@@ -111,7 +111,7 @@ fn push_line(svg: &mut String, line: &Line<'_>, placed: &[(f64, f64)]) {
     }
     let class = line.class;
     push(svg, format_args!("<path class=\"line {class}\" d=\"{path}\"/>"));
-    // A single point has no line, and a few points are easier to see as dots.
+    // A single point does not form a line, and a few points are easier to see as dots.
     for (x, y) in placed.iter().filter(|_| placed.len() <= DOTS_MAX) {
         push(
             svg,
@@ -123,7 +123,7 @@ fn push_line(svg: &mut String, line: &Line<'_>, placed: &[(f64, f64)]) {
 impl Scale {
     fn new(axis: Axis, numbers: impl Iterator<Item = f64>) -> Self {
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
-        // The 100th percentile has no place on that axis, so it is drawn at the end.
+        // The 100th percentile is infinitely far on this axis, so it is drawn at the end.
         for number in numbers.filter(|number| axis != Axis::Percentile || *number < 100.0) {
             (min, max) = (min.min(number), max.max(number));
         }
@@ -132,7 +132,7 @@ impl Scale {
         }
         let (from, to) = match axis {
             Axis::Linear(_) => (0.0, if max > 0.0 { max } else { 1.0 }),
-            // Whole decades, two at least.
+            // Whole decades, at least two.
             Axis::Log => {
                 let from = 10_f64.powf(min.max(1.0).log10().floor());
                 (from, (from * 100.0).max(10_f64.powf(max.max(1.0).log10().ceil())))

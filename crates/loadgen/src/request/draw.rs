@@ -25,7 +25,7 @@ pub(crate) struct Drawn {
     pub(crate) ttl_secs: u32,
 }
 
-/// The data that requests are drawn from, read once for all threads.
+/// The data from which requests are chosen, read once for all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     key_count: u32,
@@ -51,7 +51,7 @@ impl Pool {
         let read = |path: &Path| Trace::read(path, None, 1);
         let trace = arguments.trace.as_deref().map(read).transpose()?;
         let sizes_of = arguments.sizes_of.as_deref().map(read).transpose()?;
-        // A size on the command line overrides that of the trace.
+        // A size on the command line overrides the sizes of the trace.
         let sized =
             sizes_of.as_ref().or(trace.as_ref()).filter(|_| arguments.value_bytes.is_none());
         let sizes_of_keys = sized.map(sizes_of_keys);
@@ -82,7 +82,7 @@ impl Pool {
         })
     }
 
-    /// A pool of `key_count` keys, requested uniformly.
+    /// Returns a pool of `key_count` keys that are requested uniformly.
     #[cfg(test)]
     pub(crate) fn of_keys(key_count: u32) -> Self {
         Self {
@@ -105,7 +105,8 @@ impl Pool {
 
     /// True if the value of this key may have this size.
     pub(crate) fn is_size_of(&self, key: u32, value_bytes: usize) -> bool {
-        // A trace may give a key several sizes; a read may return a value of any of them.
+        // A trace may contain several sizes for a key, and a read may return a value of any of
+        // these sizes.
         self.has_changing_sizes() || self.value_bytes(key) as usize == value_bytes
     }
 
@@ -119,10 +120,10 @@ impl Pool {
         Drawn { key, is_get: false, value_bytes, ttl_secs: self.ttl_secs.unwrap_or(0) }
     }
 
-    /// Returns the set that stores a key after a get missed it.
+    /// Returns the set that stores a key after a miss.
     pub(crate) fn fill(&self, key: u32, asked: Drawn) -> Drawn {
         match self.plays_trace {
-            // The trace's line of the get holds the size and the TTL.
+            // The line of the get in the trace contains the size and the TTL.
             true => Drawn { is_get: false, ..asked },
             false => self.set(key),
         }
@@ -136,7 +137,7 @@ impl Pool {
     }
 }
 
-/// Returns the first size that the trace gives to each key.
+/// Returns the first size of each key in the trace.
 fn sizes_of_keys(trace: &Trace) -> Arc<[u32]> {
     let mut sizes = Vec::with_capacity(trace.key_count() as usize);
     for (_, request) in trace.requests() {
@@ -159,8 +160,8 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// Seeds the generator by the pool's seed and the thread, so that threads differ and a run with
-    /// the same seed repeats.
+    /// Seeds the generator with the pool's seed and the thread number, so that threads differ but a
+    /// run with the same seed is repeatable.
     pub(crate) fn new(pool: &Pool, thread: u32) -> Self {
         let zipf = (pool.skew > 0.0).then(|| {
             Zipf::new(f64::from(pool.key_count), pool.skew).expect("both numbers are above 0")

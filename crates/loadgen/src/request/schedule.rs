@@ -1,6 +1,6 @@
 //! The due times of requests.
 
-/// The due times of one thread, in nanoseconds from the beginning. All threads together have the
+/// The due times of one thread, in nanoseconds from the beginning. All threads together send at the
 /// given rate, evenly spread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
@@ -12,7 +12,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// One thread's part of `rate` requests a second for `seconds` seconds.
+    /// Returns one thread's part of `rate` requests per second for `seconds` seconds.
     pub(crate) fn new(rate: f64, seconds: u64, thread: u32, thread_count: u32) -> Self {
         Self {
             step_ns: 1e9 / rate,
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!((schedule.due_ns(), schedule.left()), (None, 0));
     }
 
-    /// The due times do not depend on when requests are sent: this is what makes the latencies of
-    /// an open loop free of coordinated omission.
+    /// The due times do not depend on the times of sending. This avoids coordinated omission in the
+    /// latencies of an open loop.
     #[test]
     fn due_times_do_not_depend_on_the_time_of_sending() {
         let mut schedule = Schedule::new(1000.0, 1, 0, 1);

@@ -1,10 +1,11 @@
 //! Request traces: parses text into requests.
 //!
 //! A trace is lines of `key[,size[,ttl[,op]]]`, compressed by zstd. Keys are numbered in the order
-//! of their first appearance. The size covers key and value. It stands at a key's first appearance
-//! and at every set, and holds until the trace gives another; a trace without sizes takes them from
-//! [`Sizes`]. The TTL, in seconds, belongs to its own line only: 0 or none is for ever. An op of 1
-//! is a set. No op is a look-aside get: a get, and a set if it misses.
+//! of their first appearance. The size covers key and value. A line contains it at the first
+//! appearance of the key and at every set. It is valid until a later line contains another size.
+//! For a trace without sizes, [`Sizes`] supplies them. The TTL, in seconds, applies only to its own
+//! line; without a TTL, or with 0, the item never expires. An op of 1 is a set. A line without an
+//! op is a look-aside get: a get, and a set if it misses.
 
 mod sizes;
 
@@ -35,7 +36,7 @@ pub struct Request {
     pub operation: Operation,
     /// Bytes of key and value, multiplied by the scale.
     pub item_bytes: u32,
-    /// The TTL of a set, in seconds; 0 is for ever.
+    /// The TTL of a set, in seconds; 0 means that the item never expires.
     pub ttl_secs: u32,
 }
 
@@ -94,8 +95,8 @@ impl Trace {
         self.has_ttls
     }
 
-    /// Returns the requests, each with its second. A trace with TTLs spans a day in equal steps;
-    /// any other has 1,000 requests in a second.
+    /// Returns the requests, each with its second. A trace with TTLs spans a day in equal steps.
+    /// Other traces have 1,000 requests per second.
     pub fn requests(&self) -> impl Iterator<Item = (u32, &Request)> {
         let second_of = |index: usize| {
             let second = if self.has_ttls {
@@ -157,7 +158,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
         Ok(())
     }
 
-    /// Returns the size that this line, or an earlier one, gives to the item.
+    /// Returns the size of the item from this line or an earlier one.
     fn item_bytes(&mut self, id: u32, size: Option<u32>) -> Result<u32> {
         let first_time = id as usize == self.known.len();
         let size = match size {
@@ -179,7 +180,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
         Ok(item_bytes)
     }
 
-    /// Returns the size of an item whose lines have none.
+    /// Returns the size of an item whose lines do not contain a size.
     fn size_without(&mut self, id: u32) -> Result<u32> {
         let sizes = match self.sizes.take() {
             Some(sizes) => sizes,
@@ -196,7 +197,8 @@ fn number(word: &[u8], name: &str) -> Result<u32> {
     number.with_context(|| format!("the {name} is {}, expected a number", Quoted(word)))
 }
 
-/// Keys must be dense, so that the number of lines bounds the memory, not a number on one of them.
+/// Keys must be dense, so that the number of lines bounds the memory. Otherwise a large number on a
+/// single line could use all memory.
 fn out_of_order(id: u32, key_count: usize) -> anyhow::Error {
     anyhow!("key {id} appears before key {key_count}: keys are numbered as they appear")
 }
@@ -270,7 +272,7 @@ mod tests {
         assert!(read(&"7".repeat(1000), 1).is_err());
     }
 
-    /// Writes files into a folder: a compressed trace, and sizes of 1000 bytes if wanted.
+    /// Writes files into a folder: a compressed trace, and optionally sizes of 1000 bytes.
     fn folder(lines: &str, with_sizes: bool) -> (tempfile::TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.csv.zst");

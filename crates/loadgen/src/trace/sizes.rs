@@ -10,7 +10,7 @@ use crate::mix::mix;
 /// A distribution of item sizes by its quantiles.
 #[derive(Debug)]
 pub struct Sizes {
-    /// [`QUANTILE_COUNT`] of them.
+    /// Contains [`QUANTILE_COUNT`] quantiles.
     quantiles: Vec<u32>,
 }
 
@@ -18,7 +18,7 @@ impl Sizes {
     /// The name of the default file, in the trace's folder.
     pub const FILE_NAME: &'static str = "sizes-kvcache_reg.txt";
 
-    /// Reads a file of quantiles, one a line, in bytes.
+    /// Reads a file of quantiles in bytes, one per line.
     ///
     /// # Errors
     /// Names the file and the line.

@@ -9,12 +9,12 @@ use crate::request::draw::{Draw, Drawn, KEY_BYTES, Pool, key};
 use crate::value::write_value;
 use crate::wire::pending::{Pending, value_seed};
 
-/// Writes one request after the other.
+/// Writes requests one after the other.
 pub(crate) struct Ask {
     dialect: Dialect,
     multiget: u32,
     source: Source,
-    /// Sets of missed keys, which come next.
+    /// Sets of missed keys, which are sent next.
     pub(crate) missed: VecDeque<Drawn>,
     pool: Pool,
     /// The keys of the last get, and the value of the last set, kept to reuse their memory.
@@ -26,7 +26,7 @@ pub(crate) struct Ask {
 /// The source of requests.
 pub(crate) enum Source {
     Drawn(Draw),
-    /// A set of every key, from this one on.
+    /// Sets of every key, beginning with this one.
     EveryKey(u32),
 }
 
@@ -110,7 +110,7 @@ impl Ask {
 mod tests {
     use super::*;
 
-    /// Writes requests until there are no more, at most `count`, and returns them as text.
+    /// Writes at most `count` requests and returns them as text.
     fn written(ask: &mut Ask, pending: &mut Pending, count: usize) -> Vec<String> {
         let mut requests = Vec::new();
         for _ in 0..count {

@@ -27,7 +27,7 @@ enum Layer {
 }
 
 impl Channel {
-    /// Takes over a connection. From then on nothing blocks.
+    /// Takes ownership of a connection and makes it non-blocking.
     pub(crate) fn of_stream(stream: Stream) -> Result<Self> {
         let (socket, tls) = stream.into_parts();
         socket.set_nonblocking(true)?;
@@ -35,7 +35,7 @@ impl Channel {
         Ok(Self { socket, layer })
     }
 
-    /// Opens a socket for datagrams. No server has to accept it.
+    /// Opens a socket for datagrams. Succeeds even if no server listens.
     ///
     /// # Errors
     /// The address cannot be resolved.
@@ -45,7 +45,7 @@ impl Channel {
         Ok(Self { socket, layer: Layer::Datagrams(Box::default()) })
     }
 
-    /// True if requests and answers may be lost on the way.
+    /// True if the network may lose requests and responses.
     pub(crate) fn is_lossy(&self) -> bool {
         matches!(self.layer, Layer::Datagrams(_))
     }
@@ -61,7 +61,7 @@ impl Channel {
             Layer::Datagrams(layer) => return not_now(layer.send(&mut self.socket, bytes)),
             Layer::Tls(tls) => tls,
         };
-        // At most one record buffer is kept here; the caller keeps the rest.
+        // Keeps at most one record buffer. The caller keeps the rest.
         if flush(tls, &mut self.socket)? && !bytes.is_empty() {
             let taken = tls.writer().write(bytes)?;
             flush(tls, &mut self.socket)?;
@@ -75,7 +75,7 @@ impl Channel {
         matches!(&self.layer, Layer::Tls(tls) if tls.wants_write())
     }
 
-    /// Receives the available bytes. Returns `None` if there are none now.
+    /// Receives the available bytes. Returns `None` if no bytes are available.
     ///
     /// # Errors
     /// The connection has ended.
@@ -113,7 +113,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Sends records. Returns true if all are sent.
+/// Sends the encrypted records. Returns true if all are sent.
 fn flush(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<bool> {
     while tls.wants_write() {
         if not_now(tls.write_tls(socket))? == 0 {
@@ -147,7 +147,7 @@ mod tests {
     use crate::connect::dialer::Dialer;
     use crate::fixtures::serve;
 
-    /// Receives once bytes or an end are there.
+    /// Waits until bytes or the end of the stream can be received, and receives.
     fn received(channel: &mut Channel, buffer: &mut [u8]) -> io::Result<usize> {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -194,7 +194,7 @@ mod tests {
             let datagram = [&[0, 1, 0, part, 0, 2, 0, 0], &text[..]].concat();
             server.send_to(&datagram, client).unwrap();
         }
-        // The answer is longer than the buffer: it comes in two pieces.
+        // The response is longer than the buffer, so that it is received in two pieces.
         let mut buffer = [0; 4];
         assert_eq!(received(&mut channel, &mut buffer).unwrap(), 4);
         assert_eq!(&buffer, b"EN D");

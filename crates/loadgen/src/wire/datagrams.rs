@@ -1,5 +1,5 @@
-//! Requests by UDP: each is one datagram, and its answer one or more. All carry the number of the
-//! request in their header.
+//! Requests over UDP. A request is one datagram, and its response one or more. The header of each
+//! datagram contains the number of the request.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,19 +10,19 @@ use socket2::{Domain, Socket, Type};
 use crate::address::Address;
 use crate::connect::look_up;
 
-/// The current request and the parts of its answer.
+/// The current request and the parts of its response.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     request: u16,
     parts: BTreeMap<u16, Vec<u8>>,
-    /// The reassembled answer, and the number of bytes already taken.
+    /// The reassembled response, and the number of bytes already taken.
     answer: Vec<u8>,
     taken: usize,
     buffer: Vec<u8>,
 }
 
 impl Datagrams {
-    /// Returns a socket that sends to this address and receives from it only.
+    /// Returns a socket that sends to this address and receives only from it.
     ///
     /// # Errors
     /// The host has no address.
@@ -33,12 +33,13 @@ impl Datagrams {
             found.next().with_context(|| format!("the host of {address} has no address"))?;
         let socket = Socket::new(Domain::for_address(found), Type::DGRAM, None)?;
         socket.connect(&found.into())?;
-        // An answer may be a burst of many datagrams. A smaller buffer than requested works too.
+        // A response may be a burst of many datagrams. The kernel may give a smaller buffer than
+        // requested, which also works.
         socket.set_recv_buffer_size(RECEIVED_BYTES_MAX).ok();
         Ok(socket)
     }
 
-    /// Sends a whole request.
+    /// Sends a complete request.
     ///
     /// # Errors
     /// Errors of the socket.
@@ -58,10 +59,10 @@ impl Datagrams {
         Ok(request.len())
     }
 
-    /// Receives the answer to the last request, or a part of it that fills `out`.
+    /// Receives the response to the last request, or a part of it that fills `out`.
     ///
     /// # Errors
-    /// Errors of the socket, [`ErrorKind::WouldBlock`] among them, and a datagram without a valid
+    /// Errors of the socket, including [`ErrorKind::WouldBlock`], and a datagram without a valid
     /// header.
     pub(crate) fn receive(&mut self, socket: &mut Socket, out: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.answer.len() {
@@ -84,7 +85,7 @@ impl Datagrams {
         };
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let (number, part_number, part_count) = (word(0), word(2), word(4));
-        // A late answer to a request that was given up.
+        // A late response to an abandoned request.
         if number != self.request {
             return Ok(());
         }

@@ -19,9 +19,9 @@ pub(crate) enum Reply<'a> {
     /// The end of the items.
     End,
     Stored,
-    /// The words of a failure.
+    /// The text of an error.
     Error(&'a [u8]),
-    /// A reply that answers neither a get nor a set.
+    /// A reply to a request that is neither a get nor a set.
     Other,
 }
 
@@ -45,12 +45,12 @@ pub(crate) enum ParsedReply<'a> {
     NeedMore {
         bytes_min: u64,
     },
-    /// Bytes that are not of this protocol.
+    /// Bytes that are not this protocol.
     Bad,
 }
 
 impl Dialect {
-    /// Appends a get of these keys; all dialects but text take one key.
+    /// Appends a get of these keys. Only the text dialect accepts more than one key.
     pub(crate) fn push_get(
         self,
         out: &mut Vec<u8>,
@@ -260,7 +260,8 @@ mod tests {
         assert_eq!((read(meta, b"MN\r\n"), read(meta, b"EX\r\n")), (Reply::Other, Reply::Other));
     }
 
-    /// A reply arrives in pieces of any length: no beginning of one is taken for a reply.
+    /// A reply arrives in pieces of any length. The parser must not mistake the beginning of a
+    /// reply for a complete one.
     #[test]
     fn the_beginning_of_a_reply_needs_more() {
         let hit = binary(opcode::GET, 0, 9, &[0; 4], b"value");

@@ -1,4 +1,4 @@
-//! Connections that do not block, datagrams, dialects and pending requests.
+//! Non-blocking connections, datagrams, dialects and pending requests.
 
 pub(crate) mod ask;
 pub(crate) mod channel;

@@ -7,7 +7,7 @@ use crate::connect::login::{Login, Mechanism};
 use crate::options::{Dialect, LoadArguments};
 use crate::wire::channel::Channel;
 
-/// Opens connections and waits for each.
+/// Opens connections one at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Opener {
     dialer: Dialer,
@@ -45,10 +45,10 @@ impl Opener {
         }
     }
 
-    /// Opens a stream connection, even if the measured requests go by datagrams.
+    /// Opens a stream connection, even if the measured requests use datagrams.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// Same as [`Self::open`].
     pub(crate) fn open_stream(&self) -> Result<Channel> {
         Channel::of_stream(self.dialer.open()?)
     }

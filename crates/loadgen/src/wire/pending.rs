@@ -11,7 +11,7 @@ use crate::wire::dialect::{Name, Reply};
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     requests: VecDeque<Asked>,
-    /// The keys of all pending gets.
+    /// The keys of all pending lookups.
     keys: VecDeque<u32>,
 }
 
@@ -19,20 +19,20 @@ pub(crate) struct Pending {
 struct Asked {
     /// The due time of the request; in a closed loop the time of sending.
     due_ns: u64,
-    /// The request; of several keys the first.
+    /// The request; with several keys, the request of the first.
     drawn: Drawn,
-    /// Keys that the server has not answered yet.
+    /// Keys for which the server has not responded yet.
     keys_left: u32,
 }
 
-/// The counters for answers.
+/// The counters for responses.
 pub(crate) struct Books<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) tally: &'a mut Tally,
     pub(crate) second: &'a mut Second,
-    /// The sets of keys that gets have missed.
+    /// The sets of missed keys.
     pub(crate) missed: &'a mut VecDeque<Drawn>,
-    /// True if missed keys are to be set.
+    /// True if missed keys must be set.
     pub(crate) keeps_missed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Pending {
         self.requests.is_empty()
     }
 
-    /// Adds a request; a get requests all of these keys.
+    /// Adds a request. A get requests all of these keys.
     pub(crate) fn push(&mut self, due_ns: u64, drawn: Drawn, keys: &[u32]) {
         self.keys.extend(keys);
         let keys_left = keys.len() as u32;
@@ -112,7 +112,7 @@ impl Pending {
         }
     }
 
-    /// Removes the first request, which is answered.
+    /// Removes the first request after its response is complete.
     fn finish(&mut self, asked: Asked, now_ns: u64, books: &mut Books<'_>) {
         let keys_left = self.requests.front().map_or(0, |asked| asked.keys_left);
         for number in self.keys.drain(..keys_left as usize) {
@@ -149,7 +149,7 @@ pub(crate) fn value_seed(number: u32, value_bytes: usize) -> u64 {
     u64::from(number) << 32 | value_bytes as u64
 }
 
-/// Missed keys beyond this number are forgotten; later gets miss them again.
+/// Missed keys beyond this number are dropped. Later lookups miss them again.
 const MISSED_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -252,7 +252,8 @@ mod tests {
     #[test]
     fn a_latency_counts_from_the_time_at_which_the_request_was_due() {
         let mut scene = Scene::new();
-        // The replies arrive at 5000 ns. A clock that is behind counts as no latency.
+        // The replies arrive at 5000 ns. A later due time, from a clock that was read too early,
+        // counts as a latency of 0.
         for due_ns in [0, 4000, 6000] {
             scene.pending.push(due_ns, get(1), &[1]);
             scene.take(Reply::End).unwrap();

@@ -15,13 +15,14 @@ use crate::wire::pending::Pending;
 pub(crate) struct Pipeline {
     pub(crate) channel: Channel,
     pub(crate) pending: Pending,
-    /// Requests of the batch that are not written yet.
+    /// The number of requests of the batch that are not written yet.
     pub(crate) batch_left: u32,
     /// The time at which the batch began.
     pub(crate) batch_ns: u64,
     /// The time of the last received byte, or of the first request after an idle time.
     pub(crate) heard_ns: u64,
-    /// The pause before a lost connection is reopened; zero if it has ever received an answer.
+    /// The pause before this connection is reopened if it is lost; zero if it has ever received a
+    /// response.
     pub(crate) pause: Duration,
     /// True if the open loop lists the connection as free.
     pub(crate) is_listed: bool,
@@ -54,13 +55,13 @@ impl Pipeline {
         self.unsent_from < self.unsent.len()
     }
 
-    /// True if an answer is pending.
+    /// True if a response is pending.
     pub(crate) fn is_asking(&self) -> bool {
         !self.pending.is_empty() || self.is_blocked()
     }
 
-    /// Writes the rest of the batch as far as the socket takes it. A request is only written once
-    /// those before it are sent, so that the memory does not depend on the size of a batch.
+    /// Writes the rest of the batch until the socket is full. Writes a request only after the
+    /// previous ones are sent, so that the memory does not depend on the size of a batch.
     ///
     /// # Errors
     /// The connection has ended.
@@ -122,7 +123,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Has epoll report when the socket is writable, while bytes are unsent.
+    /// Registers the socket with epoll for writing while bytes are unsent.
     ///
     /// # Errors
     /// Errors of epoll.
@@ -152,7 +153,7 @@ impl Pipeline {
 /// The reason why a connection is unusable.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// A few words by which errors are counted.
+    /// A short text by which errors are counted.
     pub(crate) kind: &'static str,
     /// The full reason, without the server's address.
     pub(crate) reason: String,
@@ -204,8 +205,8 @@ mod tests {
     use crate::request::draw::Pool;
     use crate::wire::ask::Source;
 
-    /// A pipeline to a server that reads nothing before the sender's message. The receiver gets the
-    /// number of bytes up to the end of the connection.
+    /// Returns a pipeline to a server that reads nothing until a message is sent on the sender. The
+    /// receiver then yields the number of bytes up to the end of the connection.
     fn paused() -> (Pipeline, mpsc::Sender<()>, mpsc::Receiver<usize>) {
         let (go, gone) = mpsc::channel();
         let (count, counted) = mpsc::channel();
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!((pipeline.pending.len(), pipeline.batch_left), (3, 0));
     }
 
-    /// Requests are written only while the socket takes them, and every byte is sent in the end.
+    /// Requests are written only while the socket accepts them, and every byte is finally sent.
     #[test]
     fn a_full_socket_holds_up_the_batch_and_loses_nothing() {
         let (mut pipeline, go, counted) = paused();

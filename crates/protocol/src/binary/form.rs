@@ -1,4 +1,4 @@
-//! The form of each opcode's requests: which of extras, key and value they have.
+//! The form of each opcode's requests: whether they have extras, a key and a value.
 
 use super::header::Header;
 use super::opcode::*;

@@ -24,12 +24,12 @@ pub struct Header {
     pub body_bytes: u32,
     /// The opaque number that the peer chose for the request.
     pub opaque: u32,
-    /// A cas token; 0 if there is none.
+    /// A cas token, or 0.
     pub cas: u64,
 }
 
 impl Header {
-    /// Parses a header, whatever its first byte is.
+    /// Parses a header. Ignores its first byte.
     pub fn read(bytes: &[u8; HEADER_BYTES]) -> Self {
         let [_, opcode, k0, k1, extras_bytes, _, s0, s1, rest @ ..] = *bytes;
         let [b0, b1, b2, b3, o0, o1, o2, o3, cas @ ..] = rest;

@@ -8,8 +8,8 @@ use crate::frame::Frame;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
 
-/// Parses the request that `input` begins with; only the few commands that need no login are
-/// accepted. Any other is refused and ends the connection, before its value arrives.
+/// Parses the request at the beginning of `input`. Accepts only the few commands that do not need a
+/// login. Refuses other commands and ends the connection before their values arrive.
 pub(crate) fn parse_before_login(input: &[u8]) -> Parsed<'_> {
     let parsed = parse(input);
     let frame = match parsed {

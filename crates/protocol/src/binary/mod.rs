@@ -1,9 +1,9 @@
 //! The binary protocol: [`parse`](mod@parse) and [`render`] are the server's side, [`client`] is
 //! the client's.
 //!
-//! A request is a header of 24 bytes, which holds the lengths of all parts, then extras (numbers of
-//! fixed width), key and value; a response has the same layout. Numbers are big-endian. [`opcode`]
-//! lists the commands, [`status`] the outcomes.
+//! A request is a header of 24 bytes with the lengths of all parts, then extras (numbers of fixed
+//! width), key and value. A response has the same layout. Numbers are big-endian. [`opcode`] lists
+//! the commands, [`status`] the outcomes.
 //!
 //! Files in reading order: [`opcode`], [`status`], [`header`], [`parse`](mod@parse), `form`,
 //! `login`, [`render`], [`client`].

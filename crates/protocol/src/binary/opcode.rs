@@ -20,7 +20,7 @@ pub const QUIT: u8 = 0x07;
 pub const FLUSH: u8 = 0x08;
 /// [`GET`], quiet.
 pub const GETQ: u8 = 0x09;
-/// Does nothing; the server responds.
+/// Does nothing, but the server responds.
 pub const NOOP: u8 = 0x0a;
 /// Returns the server's version.
 pub const VERSION: u8 = 0x0b;
@@ -34,7 +34,7 @@ pub const APPEND: u8 = 0x0e;
 pub const PREPEND: u8 = 0x0f;
 /// Returns statistics.
 pub const STAT: u8 = 0x10;
-/// [`SET`], quiet. The opcodes up to [`FLUSHQ`] are quiet too.
+/// [`SET`], quiet. The opcodes up to [`FLUSHQ`] are also quiet.
 pub const SETQ: u8 = 0x11;
 /// [`ADD`], quiet.
 pub const ADDQ: u8 = 0x12;
@@ -71,7 +71,7 @@ pub const GATK: u8 = 0x23;
 /// [`GATK`], quiet.
 pub const GATKQ: u8 = 0x24;
 
-/// Returns the opcode of the same command that is not quiet: itself if it is not quiet.
+/// Returns the opcode of the same command without the quiet property.
 pub const fn aloud(opcode: u8) -> u8 {
     match opcode {
         GETQ => GET,
@@ -84,7 +84,7 @@ pub const fn aloud(opcode: u8) -> u8 {
     }
 }
 
-/// True if the opcode hides misses or success.
+/// True if the server does not report misses or success for the opcode.
 pub const fn is_quiet(opcode: u8) -> bool {
     aloud(opcode) != opcode
 }

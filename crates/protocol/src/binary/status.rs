@@ -7,13 +7,13 @@ use crate::response::{ClientError, ServerError};
 pub const SUCCESS: u16 = 0x00;
 /// The item does not exist.
 pub const NOT_FOUND: u16 = 0x01;
-/// The item exists, or it has another cas token.
+/// The item exists, or it has a different cas token.
 pub const EXISTS: u16 = 0x02;
 /// The item exceeds the item size limit.
 pub const TOO_LARGE: u16 = 0x03;
 /// The request does not match the form of its opcode.
 pub const INVALID: u16 = 0x04;
-/// There is no item to append to.
+/// The item to append to does not exist.
 pub const NOT_STORED: u16 = 0x05;
 /// The item's value is not a number.
 pub const NON_NUMERIC: u16 = 0x06;

@@ -15,11 +15,11 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The frame of a response that answers no request.
+    /// The frame of a response that does not belong to a request.
     pub const UNASKED: Self = Self { opcode: opcode::GET, opaque: 0, key: &[] };
 
-    /// True if the peer wants no such response. A quiet opcode hides the miss of a get and the
-    /// success of everything else; the server always reports failures.
+    /// True if the peer does not want this response. A quiet opcode hides the miss of a get and the
+    /// success of every other command. The server always reports failures.
     pub fn hides(&self, response: &Response) -> bool {
         opcode::is_quiet(self.opcode)
             && matches!(
@@ -33,7 +33,7 @@ impl Frame<'_> {
             )
     }
 
-    /// Returns a copy without the key, which no response to a store includes.
+    /// Returns a copy without the key, because responses to stores do not include it.
     pub fn keep(&self) -> Kept {
         Kept { opcode: self.opcode, opaque: self.opaque }
     }

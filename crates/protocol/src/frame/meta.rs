@@ -16,13 +16,13 @@ pub struct Frame<'a> {
     pub flags: &'a [u8],
     /// The length of a store's value in bytes; `None` for other commands.
     pub value_bytes: Option<usize>,
-    /// True if the peer wants no response to the expected outcome (`q`).
+    /// True if the peer does not want a response to the expected outcome (`q`).
     pub quiet: bool,
 }
 
 impl<'a> Frame<'a> {
-    /// True if the peer wants no such response. A quiet get hides a miss; other quiet commands hide
-    /// success, except for a counter that was created.
+    /// True if the peer does not want this response. A quiet get hides a miss. Other quiet commands
+    /// hide success, except for a counter that was created.
     pub fn hides(&self, response: &Response) -> bool {
         let expected = match response {
             Response::Miss | Response::Stored(_) | Response::Deleted => true,
@@ -40,7 +40,7 @@ impl<'a> Frame<'a> {
         if self.base64 { base64::decode(self.key, decoded) } else { Some(self.key) }
     }
 
-    /// Returns a copy with bytes of its own.
+    /// Returns a copy that owns its bytes.
     pub fn keep(&self) -> Kept {
         let Self { key, base64, flags, value_bytes, quiet } = *self;
         let bytes = [key, flags].concat().into();
@@ -48,7 +48,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A [`Frame`] with bytes of its own.
+/// A [`Frame`] that owns its bytes.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// The key, then the flags.

@@ -1,4 +1,4 @@
-//! How a request wants its response.
+//! The form of the response that a request asks for.
 
 pub(crate) mod binary;
 pub(crate) mod meta;
@@ -6,12 +6,12 @@ pub(crate) mod meta;
 use crate::lines::line::LINE_END;
 use crate::response::Response;
 
-/// How a response is written. Borrows from the bytes of the command.
+/// The form of a response. Borrows from the bytes of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// In the classic text protocol.
     Text {
-        /// True if the peer wants no response (`noreply`).
+        /// True if the peer does not want a response (`noreply`).
         quiet: bool,
     },
     /// In the meta protocol.
@@ -27,8 +27,8 @@ impl Default for Frame<'_> {
 }
 
 impl Frame<'_> {
-    /// True if the peer wants no such response. The only place that decides on `noreply`, the meta
-    /// flag `q` and the quiet opcodes of the binary protocol.
+    /// True if the peer does not want this response. Only this function implements `noreply`, the
+    /// meta flag `q` and the quiet opcodes of the binary protocol.
     #[inline]
     pub fn hides(&self, response: &Response) -> bool {
         match self {
@@ -47,7 +47,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns the value of a store's payload; `None` if the payload does not end as a value must.
+    /// Returns the value of a store's payload; `None` if the payload does not end with the required
+    /// bytes.
     #[inline]
     pub fn value_of<'b>(&self, block: &'b [u8]) -> Option<&'b [u8]> {
         match self {
@@ -71,7 +72,7 @@ impl Frame<'_> {
 pub enum Kept {
     /// The classic text protocol.
     Text {
-        /// True if the peer wants no response (`noreply`).
+        /// True if the peer does not want a response (`noreply`).
         quiet: bool,
     },
     /// The meta protocol.

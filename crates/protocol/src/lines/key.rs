@@ -2,7 +2,7 @@
 
 use larder_item::{KEY_BYTES_MAX, KeyError, check_key};
 
-/// Why bytes cannot be sent as a key in the text protocol.
+/// The reason why bytes cannot be sent as a key in the text protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsendableKey {
     /// The key is empty or too long.

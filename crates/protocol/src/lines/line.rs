@@ -7,15 +7,15 @@ use crate::number;
 /// The end of a value, and of every line of a response.
 pub const LINE_END: &[u8] = b"\r\n";
 
-/// The maximum length of a line that is parsed as a whole, without its end, in bytes. A longer line
-/// ends the connection, unless it is a `get`, `gets`, `gat` or `gats`, whose keys are then yielded
-/// as they arrive, in any number.
+/// The maximum length of a line that the parser buffers completely, without its end, in bytes. A
+/// longer line ends the connection, unless it is a `get`, `gets`, `gat` or `gats`. The parser
+/// yields the keys of these commands as they arrive, in any number.
 pub const SHORT_LINE_BYTES_MAX: usize = 2048;
 
-/// The maximum length of a value that a line can announce, in bytes. A cache accepts less.
+/// The maximum length of a value that a line can announce, in bytes. Caches have a lower limit.
 pub const VALUE_BYTES_MAX: usize = i32::MAX as usize - LINE_END.len();
 
-/// The maximum length of a reply line in bytes. Servers send no longer one.
+/// The maximum length of a reply line in bytes. Servers do not send longer lines.
 pub(crate) const REPLY_LINE_BYTES_MAX: usize = 8192;
 
 /// Parses the length of a value.
@@ -24,12 +24,12 @@ pub(crate) fn value_bytes(word: &[u8]) -> Option<usize> {
     (bytes <= VALUE_BYTES_MAX).then_some(bytes)
 }
 
-/// The line at the beginning of some bytes.
+/// The line at the beginning of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     /// The line without its end.
     pub(crate) text: &'a [u8],
-    /// Its length with its end, in bytes.
+    /// The length including the line end, in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -49,12 +49,12 @@ pub(crate) enum Found<'a> {
     Line(Line<'a>),
     /// The beginning of a line that is not too long yet.
     Beginning,
-    /// A line longer than the limit; only a list of keys may be that long.
+    /// A line longer than the limit. Only a list of keys may be that long.
     Long,
 }
 
-/// Finds the end of the line that `input` begins with. The first `scanned_bytes` hold no newline.
-/// Whether a line is too long depends on its bytes alone, not on how they arrive.
+/// Finds the end of the first line of `input`. The first `scanned_bytes` do not contain a newline.
+/// The result for a line that is too long does not depend on how its bytes arrive.
 #[inline]
 pub(crate) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
     let unscanned = input.get(scanned_bytes..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the text and the meta protocol share: lines of words.
+//! The common part of the text and the meta protocol: lines of words.
 
 pub(crate) mod key;
 pub(crate) mod line;

@@ -12,21 +12,21 @@ pub(crate) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// memcached's maximum of tokens per line; it ignores the rest.
+    /// memcached's maximum number of tokens per line. It ignores the rest.
     pub(crate) const COUNT_MAX: u8 = 23;
 
-    /// Returns the words of a line without its end.
+    /// Creates the iterator for a line without its end.
     pub(crate) fn new(line: &'a [u8]) -> Self {
         Self { rest: line, last: b"", left_count: Self::COUNT_MAX }
     }
 
-    /// Returns the words after the first one of a line.
+    /// Creates the iterator for a line, beginning after its first word.
     #[inline]
     pub(crate) fn begun(rest: &'a [u8]) -> Self {
         Self { rest, last: b"", left_count: Self::COUNT_MAX - 1 }
     }
 
-    /// Returns the bytes after the words yielded so far, from the next word on.
+    /// Returns the part of the line that begins with the next word.
     pub(crate) fn rest(&self) -> &'a [u8] {
         trim_spaces(self.rest)
     }

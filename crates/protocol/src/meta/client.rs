@@ -69,10 +69,10 @@ pub fn store(out: &mut Vec<u8>, head: &Store<'_>, value: &[u8]) -> Result<(), Un
     Ok(())
 }
 
-/// A reply. Borrows from the bytes it was read from.
+/// A reply. Borrows from the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// `HD`, `VA`, `EN`, `NS`, `EX`, `NF` or `MN`; for an error line its first two letters.
+    /// `HD`, `VA`, `EN`, `NS`, `EX`, `NF` or `MN`, or the first two letters of an error line.
     pub code: [u8; 2],
     /// The line, without its end.
     pub line: &'a [u8],

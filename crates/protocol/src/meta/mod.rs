@@ -1,6 +1,6 @@
 //! The meta protocol: lines of the text protocol whose names have two letters, with one-letter
-//! flags, some with a token. Responses repeat the flags that ask for something, in the order of the
-//! request.
+//! flags, some with a token. Responses repeat the flags that request information, in the order of
+//! the request.
 //!
 //! Source: memcached's doc/protocol.txt, "Meta Commands". Files in reading order: [`flags`],
 //! `parse`, [`render`], [`client`].

@@ -7,7 +7,8 @@ use crate::number::push_number;
 use crate::response::{Counted, Response, Shown, Stored, TokenHolder};
 use crate::text;
 
-/// Appends the response to a get. With the value, the value follows, then [`Response::Hit`].
+/// Appends the response to a get. If the response includes the value, the caller appends the value
+/// and then [`Response::Hit`].
 #[inline]
 pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     if shown.with_value {
@@ -78,7 +79,7 @@ pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     }
 }
 
-/// Appends an outcome, with the metadata of the item if it was to be stored.
+/// Appends an outcome, with the metadata of the item if the command is a store.
 fn outcome(out: &mut Vec<u8>, outcome: &[u8], stored: Option<Stored>, frame: &Frame<'_>) {
     out.extend_from_slice(outcome);
     for flag in Words::new(frame.flags) {
@@ -91,7 +92,7 @@ fn outcome(out: &mut Vec<u8>, outcome: &[u8], stored: Option<Stored>, frame: &Fr
     out.extend_from_slice(LINE_END);
 }
 
-/// Returns the metadata that a failed store reports: no cas token and the announced length.
+/// Returns the metadata that a failed store reports: no cas token, and the announced length.
 fn unchanged(frame: &Frame<'_>) -> Option<Stored> {
     frame.value_bytes.map(|value_bytes| Stored { cas: 0, value_bytes })
 }

@@ -12,7 +12,7 @@ use crate::number;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
 
-/// The arguments of a line of `consumed` bytes. `words` stands after the name.
+/// The arguments of a line of `consumed` bytes. `words` yields the words after the name.
 pub(super) struct Arguments<'a> {
     pub(super) words: Words<'a>,
     pub(super) consumed: usize,
@@ -21,8 +21,8 @@ pub(super) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
     ///
-    /// Once the length is known, a refusal skips the value and honours `noreply`. Before that it
-    /// can do neither.
+    /// If a command is refused after the length is known, the server skips the value and honours
+    /// `noreply`. If it is refused earlier, the server can do neither.
     pub(super) fn store(mut self, mode: StoreMode, with_cas: bool) -> Parsed<'a> {
         let key = self.words.next();
         self.store_of(key, mode, with_cas, None)
@@ -73,9 +73,10 @@ impl<'a> Arguments<'a> {
 
     /// `<key> [noreply]`
     ///
-    /// A number after the key once was a delay. Zero meant none; any other number asks for a
+    /// A number after the key used to be a delay. Zero meant no delay. Any other number requests a
     /// delayed deletion, which no longer exists and must not become an immediate one. One other
-    /// word is ignored. Two are refused: the client expects a different command.
+    /// word is ignored. Two other words are refused, because the client expects a different
+    /// command.
     pub(super) fn delete(mut self) -> Parsed<'a> {
         let Some(key) = self.words.next() else {
             return self.refuse(ClientError::BadFormat, false);
@@ -137,7 +138,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `<prefix> [b]`. A word more is refused: a prefix with a space in it removes too much.
+    /// `<prefix> [b]`. A further word is refused, because a prefix that is cut off at a space would
+    /// remove too much.
     pub(super) fn delete_prefix(mut self) -> Parsed<'a> {
         let (Some(prefix), flag) = (self.words.next(), self.words.next()) else {
             return self.refuse(Refusal::NoPrefix.into(), false);
@@ -175,7 +177,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[graceful]`, or any prefix of it. A `noreply` is one word too many.
+    /// `[graceful]`, or any prefix of it. Refuses a line with `noreply`.
     pub(super) fn shutdown(mut self) -> Parsed<'a> {
         let graceful = match (self.words.next(), self.words.next()) {
             (None, _) => Some(false),
@@ -225,7 +227,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Accepts any number of ignored words, for a command that is always answered.
+    /// Accepts any number of ignored words, for a command that always has a response.
     pub(super) fn answered(self, asked: Command<'a>) -> Parsed<'a> {
         command(asked, false, self.consumed)
     }
@@ -243,7 +245,7 @@ impl<'a> Arguments<'a> {
         self.refuse(ClientError::UnknownCommand, last == b"noreply")
     }
 
-    /// Refuses a line that no value follows. A `quiet` peer gets no error.
+    /// Refuses a line without a value. Does not send an error to a `quiet` peer.
     pub(super) fn refuse(&self, error: ClientError, quiet: bool) -> Parsed<'a> {
         Parsed::Bad(Bad {
             error: (!quiet).then_some(error.into()),
@@ -255,7 +257,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// memcached has fewer size classes than this.
+/// Larger than the number of size classes of memcached.
 const CLASSES_MAX: u32 = 64;
 
 #[inline]

@@ -1,14 +1,14 @@
-//! Lines of `lru_crawler metadump` and `mgdump`, and keys as logs write them.
+//! Lines of `lru_crawler metadump` and `mgdump`, and the encoding of keys in logs.
 
 use crate::base64;
 use crate::number::push_number;
 
-/// An item as `lru_crawler metadump` shows it.
+/// The data of an item in `lru_crawler metadump`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpedItem<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// When it expires, as a Unix time in seconds; `None`: never.
+    /// The time at which it expires, as a Unix time in seconds; `None` if it never expires.
     pub deadline_unix_secs: Option<i64>,
     /// Its last store or read, as a Unix time in seconds.
     pub seen_unix_secs: i64,
@@ -16,7 +16,7 @@ pub struct DumpedItem<'a> {
     pub cas: u64,
     /// True if it was read.
     pub fetched: bool,
-    /// The size class that memcached would keep it in.
+    /// The size class that memcached would use for it.
     pub class: u8,
     /// Its size in bytes as memcached counts it.
     pub item_bytes: u64,
@@ -24,7 +24,8 @@ pub struct DumpedItem<'a> {
     pub flags: u32,
 }
 
-/// Appends an item's line of `metadump`. Like memcached's, it ends in a newline alone.
+/// Appends an item's line of `metadump`. Like in memcached, the line ends in a newline without a
+/// carriage return.
 pub fn meta(out: &mut Vec<u8>, item: &DumpedItem<'_>) {
     out.extend_from_slice(b"key=");
     push_uri(out, item.key);
@@ -44,8 +45,8 @@ pub fn meta(out: &mut Vec<u8>, item: &DumpedItem<'_>) {
     out.extend_from_slice(b" \n");
 }
 
-/// Appends an item's line of `mgdump`: the command that fetches it. A key that a line cannot hold
-/// is written in base64.
+/// Appends an item's line of `mgdump`: the command that fetches it. Writes a key that a line cannot
+/// contain in base64.
 pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"mg ");
     if is_word(key) {
@@ -57,15 +58,16 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(super::LINE_END);
 }
 
-/// Appends the line that ends a list, in place of its own, if the disk did not return some items.
+/// Appends the last line of a list if the disk did not return some items. It replaces the normal
+/// last line.
 pub fn unreadable(out: &mut Vec<u8>, items: u64) {
     out.extend_from_slice(b"SERVER_ERROR the disk did not return ");
     push_number(out, items);
     out.extend_from_slice(b" items\r\n");
 }
 
-/// Appends a key, or a part of one, as it is. A key that a line cannot hold, which the binary
-/// protocol allows, is appended in URI encoding: it must not end the line, let alone the list.
+/// Appends a key, or a part of a key, unchanged. Appends a key that a line cannot contain, which
+/// the binary protocol allows, in URI encoding. Otherwise it could end the line or even the list.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -85,7 +87,7 @@ fn is_word(key: &[u8]) -> bool {
     key.iter().all(|byte| *byte > b' ' && *byte != DELETE)
 }
 
-/// Appends a key in URI encoding: letters, digits and `-._~` as they are, any other byte as `%` and
+/// Appends a key in URI encoding: letters, digits and `-._~` unchanged, any other byte as `%` and
 /// two digits. The result is at most three times as long as the key.
 pub fn push_uri(out: &mut Vec<u8>, key: &[u8]) {
     for byte in key {

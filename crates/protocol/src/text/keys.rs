@@ -9,11 +9,11 @@ use crate::lines::line::Line;
 use crate::lines::words::trim_spaces;
 use crate::parsed::Parsed;
 
-/// The rest of a checked line that names keys. The line itself stays with the caller.
+/// The rest of a checked line that contains keys. The caller keeps the line itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     ask: Ask,
-    /// Bytes of the line that are not consumed yet, its end included.
+    /// Bytes of the line that are not consumed yet, including its end.
     left_bytes: usize,
 }
 
@@ -37,8 +37,9 @@ impl Ask {
 }
 
 impl Keys {
-    /// Returns the keys in `names`, the last part of `line`, which begins with the first key. All
-    /// keys are checked before any is answered: `None` if there are none or if one is too long.
+    /// Returns the keys in `names`, the last part of `line`, which begins with the first key.
+    /// Checks all keys before the first one is yielded. Returns `None` if there is no key or a key
+    /// is too long.
     #[inline]
     pub(super) fn of(line: &Line<'_>, names: &[u8], ask: Ask) -> Option<Self> {
         if names.is_empty() || !all_short(names) {
@@ -48,8 +49,8 @@ impl Keys {
         Some(Self { ask, left_bytes: names.len() + end_bytes })
     }
 
-    /// Returns the next key, or [`Command::EndOfKeys`] for the end of the line, which consumes it.
-    /// `input` begins at the first byte that is not consumed.
+    /// Returns the next key. At the end of the line, consumes the line and returns
+    /// [`Command::EndOfKeys`]. `input` begins at the first byte that is not consumed.
     #[inline]
     pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         let Some(with_end) = input.get(..self.left_bytes) else {

@@ -1,5 +1,5 @@
-//! The text protocol before a peer has logged in: it accepts a `set` with any key, whose value is a
-//! user and a password, and nothing else.
+//! The text protocol before a peer has logged in. It accepts only a `set` with any key, whose value
+//! is a user and a password.
 
 use memchr::memchr;
 
@@ -11,7 +11,7 @@ use crate::number;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
 
-/// Parses the login that `input` begins with.
+/// Parses the login at the beginning of `input`.
 pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {
     let searched = input.get(..=SHORT_LINE_BYTES_MAX).unwrap_or(input);
     let Some((line, rest)) = memchr(b'\n', searched).and_then(|at| input.split_at_checked(at + 1))
@@ -55,7 +55,7 @@ fn credentials_bytes(line: &[u8]) -> Option<u32> {
     words.nth(3).and_then(number::unsigned_32)
 }
 
-/// Refuses a login. Without an error, the connection closes.
+/// Refuses a login. Closes the connection if `error` is `None`.
 fn refuse(error: Option<ClientError>, consumed: usize, swallow: u64) -> Parsed<'static> {
     Parsed::Bad(Bad {
         error: error.map(Into::into),
@@ -69,11 +69,11 @@ fn refuse(error: Option<ClientError>, consumed: usize, swallow: u64) -> Parsed<'
 /// The maximum length of user and password together, in bytes.
 const CREDENTIALS_BYTES_MAX: u32 = 16 * 1024;
 
-/// A refused login up to this length is skipped, so that the client can try again. No client sends
-/// a longer one: the bytes after such a line are parsed as the next login.
+/// A refused login up to this length is skipped, so that the client can retry. No client sends a
+/// longer one, so that the bytes after a longer line are parsed as the next login.
 const REFUSED_BYTES_MAX: usize = 1024 * 1024;
 
-/// A line of at most this length, its newline included, cannot be a login.
+/// A line of at most this length, including its newline, cannot be a login.
 const TOO_SHORT_BYTES: usize = 6;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Parses the form in which clients write a store, in one pass. Any other form and every refusal
-//! are left to [`Arguments`](super::arguments::Arguments).
+//! Parses the usual form of a store in one pass. [`Arguments`](super::arguments::Arguments) handles
+//! other forms and all refusals.
 
 use larder_item::{KEY_BYTES_MAX, StoreMode};
 use memchr::memchr;
@@ -8,7 +8,7 @@ use crate::command::Store;
 use crate::lines::line::VALUE_BYTES_MAX;
 
 /// Parses `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. The
-/// second result is true with `noreply`.
+/// second value is true with `noreply`.
 #[inline(always)] // Keeps the parts of the result in registers instead of storing and reloading it.
 pub(super) fn store(text: &[u8], mode: StoreMode) -> Option<(Store<'_>, bool)> {
     let key_bytes = memchr(b' ', text).filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes))?;
@@ -84,8 +84,8 @@ mod tests {
         }
     }
 
-    /// The two parsers never disagree: a line that this one accepts, the other accepts with the
-    /// same result.
+    /// The two parsers never disagree: if this parser accepts a line, the other one accepts it with
+    /// the same result.
     #[test]
     fn the_one_pass_parser_agrees_with_the_full_parser() {
         let long = "k".repeat(251);

@@ -1,4 +1,4 @@
-//! memcached's words for refused administrative commands.
+//! memcached's error texts for refused administrative commands.
 
 use crate::admin::{DumpForm, Refusal};
 

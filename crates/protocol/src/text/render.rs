@@ -27,11 +27,11 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Appends the response to a command, if it has one.
+/// Appends the response to a command, if it has a response.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response) {
     match *response {
-        // The text protocol cannot ask for mechanisms.
+        // The text protocol cannot request mechanisms.
         Response::Miss | Response::Shown | Response::Close | Response::Mechanisms => {}
         Response::Hit => out.extend_from_slice(LINE_END),
         Response::Number(Counted { number, .. }) => {
@@ -109,7 +109,7 @@ fn push_line(out: &mut Vec<u8>, words: &[&str]) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Returns memcached's words for a client error.
+/// Returns memcached's text for a client error.
 fn client_error(error: ClientError) -> &'static str {
     match error {
         ClientError::UnknownCommand => "ERROR",
@@ -151,7 +151,7 @@ fn client_error(error: ClientError) -> &'static str {
     }
 }
 
-/// Returns memcached's words for a server error.
+/// Returns memcached's text for a server error.
 fn server_error(error: ServerError) -> &'static str {
     match error {
         ServerError::TooLarge => "SERVER_ERROR object too large for cache",

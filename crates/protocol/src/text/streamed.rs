@@ -1,9 +1,10 @@
 //! The keys of a long `get`, `gets`, `gat` or `gats`, yielded as they arrive.
 //!
-//! A line of at most [`SHORT_LINE_BYTES_MAX`](super::SHORT_LINE_BYTES_MAX) bytes is checked as a
-//! whole before its first key is answered (`keys`). A longer line is never kept: each key is
-//! consumed once the byte after it has arrived, so a connection buffers at most one key of it. An
-//! error in the line takes the place of the end of the list, and the rest of the line is skipped.
+//! A line of at most [`SHORT_LINE_BYTES_MAX`](super::SHORT_LINE_BYTES_MAX) bytes is checked
+//! completely before its first key is yielded (`keys`). A longer line is never buffered. Each key
+//! is consumed once the byte after it has arrived, so that a connection buffers at most one key of
+//! the line. An error in the line replaces the end of the list, and the rest of the line is
+//! skipped.
 
 use larder_item::KEY_BYTES_MAX;
 use memchr::{memchr, memchr2};
@@ -34,24 +35,25 @@ enum Expected {
     Refused,
 }
 
-/// The first word of some bytes.
+/// The first word of the input.
 enum Word<'a> {
     /// A complete word, without the spaces before it.
     Whole(&'a [u8]),
-    /// The end of the line. Holds the length of the end in bytes.
+    /// The end of the line, with its length in bytes.
     LineEnd(usize),
-    /// The bytes end within or before a word, which is not too long yet.
+    /// The input ends within or before a word, which is not too long yet.
     Partial,
-    /// A word longer than any key. Holds the length that has arrived, in bytes.
+    /// A word longer than any key, with the length that has arrived, in bytes.
     TooLong(usize),
 }
 
 impl StreamedKeys {
-    /// The rest of a line whose answer is complete.
+    /// The rest of a line whose response is complete.
     pub(super) const REFUSED: Self = Self { expected: Expected::Refused };
 
-    /// Returns the list that a long line announces by its name, and the length of the name with the
-    /// space after it. `None` if the line begins with no name that allows a long list.
+    /// Returns the list that the name of a long line announces, and the length of the name with the
+    /// space after it. Returns `None` if the line does not begin with a name that allows a long
+    /// list.
     pub(super) fn begin(line: &[u8]) -> Option<(Self, usize)> {
         let get = |with_cas| Expected::FirstKey(Ask::Get { with_cas, exptime: None });
         let names: [(&[u8], Expected); 4] = [
@@ -66,18 +68,18 @@ impl StreamedKeys {
         if spaces > LEADING_SPACES_MAX {
             return None;
         }
-        // As in a short line, spaces before the name make the command unknown.
+        // Spaces before the name make the command unknown, like in a short line.
         let expected = if spaces > 0 { Expected::Refused } else { expected };
         Some((Self { expected }, spaces + name.len()))
     }
 
-    /// True if the line was refused at its beginning: the caller reports an unknown command.
+    /// True if the line was refused at its beginning. Then the caller reports an unknown command.
     pub(super) fn is_refused(&self) -> bool {
         self.expected == Expected::Refused
     }
 
     /// Returns the next result for `input`, which begins at the first byte that is not consumed,
-    /// and true if that completes the line.
+    /// and true if the result completes the line.
     pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> (Parsed<'a>, bool) {
         if self.is_refused() {
             return skip_line(input);

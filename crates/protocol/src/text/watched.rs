@@ -27,9 +27,9 @@ pub enum StoreOutcome {
     NotStored,
     /// The item was stored.
     Stored,
-    /// The item has another cas token.
+    /// The item has a different cas token.
     Exists,
-    /// There is no item to change.
+    /// The item to change does not exist.
     NotFound,
     /// The item exceeds the item size limit.
     TooLarge,
@@ -37,23 +37,23 @@ pub enum StoreOutcome {
     NoMemory,
 }
 
-/// Why a connection closed.
+/// The reason why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// An error of client or server.
+    /// An error of the client or the server.
     Error,
     /// The client closed it.
     Normal,
     /// It was idle for too long.
     IdleTimeout,
-    /// The server stops.
+    /// The server is stopping.
     Shutdown,
 }
 
 /// The size class and the value length of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The size class that memcached would keep it in; 0 if there is no item.
+    /// The size class that memcached would use for it; 0 if the item does not exist.
     pub class: u8,
     /// Length of its value in bytes.
     pub value_bytes: usize,

@@ -1,12 +1,12 @@
-//! The parser finds the same commands however a connection's bytes are split, and for any bytes it
-//! makes progress and never consumes more than it got.
+//! The parser finds the same commands for every way to split a connection's bytes. For any bytes it
+//! makes progress and never consumes more than its input.
 
 use larder_protocol::binary::header::{Header, REQUEST_MAGIC};
 use larder_protocol::{Bad, Command, Dialects, Parsed, Parser};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The results of a session for a stream, with values skipped as a session skips them.
+/// The results of a session for a stream, with values skipped like in a session.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     events: Vec<String>,

@@ -1,4 +1,4 @@
-//! The server parses what the client writes in the binary protocol, and the other way round.
+//! The server parses what the client writes in the binary protocol, and vice versa.
 
 use larder_item::{Direction, Meta, StoreMode};
 use larder_protocol::admin::{Admin, Detail};
@@ -49,7 +49,7 @@ fn keyed_command(key: &[u8], form: u8, number: u64, exptime: u32) -> Command<'_>
     }
 }
 
-/// Returns the only command of some bytes; `left_bytes` at the end are its value.
+/// Returns the only command in the bytes. The last `left_bytes` are its value.
 fn parse(bytes: &[u8], left_bytes: usize) -> (Command<'_>, binary::Frame<'_>) {
     match binary::parse(bytes) {
         Parsed::Command { command, frame: Frame::Binary(frame), consumed } => {
@@ -134,7 +134,7 @@ proptest! {
     }
 }
 
-/// Returns all replies in some bytes.
+/// Returns all replies in the bytes.
 fn replies(bytes: &[u8]) -> Vec<Reply<'_>> {
     let (mut replies, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {

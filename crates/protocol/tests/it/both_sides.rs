@@ -1,4 +1,4 @@
-//! The server parses what the client writes in the text protocol, and the other way round.
+//! The server parses what the client writes in the text protocol, and vice versa.
 
 use larder_item::{Direction, Meta, StoreMode};
 use larder_protocol::text::client::{Hit, ParsedReply, Reply, UnsendableKey, read_reply, request};
@@ -27,7 +27,7 @@ fn keyed_command(key: &[u8], form: u8, number: u64) -> Command<'_> {
     }
 }
 
-/// Returns the commands of `bytes`, which must consume all but the last `left_bytes`.
+/// Returns the commands in `bytes`. They must consume all bytes except the last `left_bytes`.
 fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame<'_>)> {
     let mut parser = Parser::default();
     let (mut commands, mut rest) = (Vec::new(), bytes);

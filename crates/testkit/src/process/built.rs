@@ -1,4 +1,4 @@
-//! The larderd of the build that a test belongs to.
+//! Finds the larderd of the same build as a test.
 
 use std::env;
 use std::fs;
@@ -13,13 +13,13 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 /// Returns the larderd to test: the environment variable `LARDERD`, or the larderd of the same
 /// build as the test program.
 ///
-/// cargo builds programs only for the tests of their own package. For the tests of other packages
-/// this function has cargo build larderd, unless it is newer than its sources: after `cargo test
-/// --workspace` it is, after `cargo test -p larder-cli` it may be old or missing. cargo's own lock
-/// orders test programs that run at the same time.
+/// cargo builds programs only for the tests of the package that contains them. For the tests of
+/// other packages this function calls cargo to build larderd, unless larderd is newer than its
+/// sources. After `cargo test --workspace` it is newer; after `cargo test -p larder-cli` it may be
+/// old or missing. cargo's own lock orders test programs that run at the same time.
 ///
 /// # Errors
-/// The test program is not where cargo puts it, or larderd does not compile.
+/// The test program is not in cargo's usual folder, or larderd does not compile.
 pub fn larderd_of_this_build() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     if let Some(given) = env::var_os("LARDERD") {
@@ -51,8 +51,8 @@ struct Folder {
 }
 
 impl Folder {
-    /// Returns the folder of the profile that a test program was built with: the program is in its
-    /// `deps`.
+    /// Returns the folder of the profile with which a test program was built. The program is in the
+    /// subfolder `deps`.
     fn of(test: &Path) -> Option<Self> {
         let path = test.ancestors().nth(2)?.to_owned();
         let is_target = |folder: &&Path| folder.join("CACHEDIR.TAG").exists();
@@ -72,7 +72,8 @@ impl Folder {
             Some(profile) => drop(cargo.args(["--profile", profile])),
             None => bail!("{} names no profile", self.path.display()),
         }
-        // cargo has set these for the test. Build scripts that look at them would run again.
+        // cargo has set these variables for the test. Build scripts that depend on them would run
+        // again.
         let of_a_package = |name: &str| {
             ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]
                 .iter()
@@ -90,7 +91,8 @@ impl Folder {
     }
 }
 
-/// True if a program is newer than all files that it was built from. cargo lists them beside it.
+/// True if a program is newer than all its source files. cargo lists them in a file next to the
+/// program.
 fn is_newer_than_its_sources(program: &Path) -> Result<bool> {
     let Some(built) = changed(program)? else { return Ok(false) };
     let list = match fs::read_to_string(program.with_extension("d")) {
@@ -100,7 +102,7 @@ fn is_newer_than_its_sources(program: &Path) -> Result<bool> {
     };
     let sources = sources(&list);
     for source in &sources {
-        // A source that was removed makes the program old as well.
+        // A removed source also makes the program old.
         if changed(source)?.is_none_or(|changed| changed > built) {
             return Ok(false);
         }
@@ -108,7 +110,7 @@ fn is_newer_than_its_sources(program: &Path) -> Result<bool> {
     Ok(!sources.is_empty())
 }
 
-/// Returns when a file was last changed; `None` if there is no such file.
+/// Returns the time at which a file was last changed; `None` if the file does not exist.
 fn changed(path: &Path) -> Result<Option<SystemTime>> {
     match fs::metadata(path).and_then(|found| found.modified()) {
         Ok(changed) => Ok(Some(changed)),
@@ -117,8 +119,8 @@ fn changed(path: &Path) -> Result<Option<SystemTime>> {
     }
 }
 
-/// Returns the sources in a file of dependencies as make reads it: `program: source source`. A
-/// backslash precedes a space that belongs to a path.
+/// Parses a file of dependencies in make's format, `program: source source`, and returns the
+/// sources. A backslash precedes a space that is part of a path.
 fn sources(list: &str) -> Vec<PathBuf> {
     let Some((_, sources)) = list.lines().next().and_then(|line| line.split_once(": ")) else {
         return Vec::new();

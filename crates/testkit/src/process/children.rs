@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 /// A forked process, killed when it is dropped.
 pub struct Child(libc::pid_t);
 
-/// Forks a child that calls `run` and exits with its result, or ends after 20 seconds. The
-/// child has one thread; it may allocate, which the C library ensures, but
-/// must not rely on other locks. A panic ends it with 101.
+/// Forks a child that calls `run` and exits with its result. The child ends after at most 20
+/// seconds. It has one thread. It may allocate memory, because the C library supports that after a
+/// fork, but must not use other locks. A panic ends it with 101.
 pub fn fork(run: impl FnOnce() -> i32) -> Child {
     let run = std::panic::AssertUnwindSafe(run);
-    // SAFETY: the child runs the closure only, and ends without unwinding into the test.
+    // SAFETY: the child runs only the closure, and ends without unwinding into the test.
     unsafe {
         match libc::fork() {
             -1 => panic!("fork: {}", std::io::Error::last_os_error()),
@@ -28,9 +28,10 @@ pub fn fork(run: impl FnOnce() -> i32) -> Child {
 }
 
 impl Child {
-    /// Kills the process, which still has to be waited for.
+    /// Kills the process. The caller must still wait for it.
     pub fn kill(&self) {
-        // SAFETY: the child is ours and not waited for yet, so the process id is its own.
+        // SAFETY: the process is our child and we have not waited for it yet, so the kernel has not
+        // reused its process id.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
@@ -43,7 +44,7 @@ impl Child {
 
     fn reap(&self) -> i32 {
         let mut status = 0;
-        // SAFETY: a child of ours, and a place for its status.
+        // SAFETY: the process is our child, and `status` is valid for writes.
         while unsafe { libc::waitpid(self.0, &mut status, 0) } == -1 {}
         status
     }
@@ -56,7 +57,7 @@ impl Drop for Child {
     }
 }
 
-/// Sleeps until killed.
+/// Sleeps until the process is killed.
 pub fn sleep_for_ever() -> ! {
     loop {
         // SAFETY: no memory is involved.
@@ -68,7 +69,7 @@ pub fn sleep_for_ever() -> ! {
 pub struct Word(OwnedFd, OwnedFd);
 
 impl Word {
-    /// Returns an empty pipe.
+    /// Creates a pipe.
     #[expect(clippy::new_without_default, reason = "a pipe may fail to open")]
     pub fn new() -> Self {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
@@ -80,8 +81,8 @@ impl Word {
         File::from(self.1.try_clone().unwrap()).write_all(&word.to_le_bytes()).unwrap();
     }
 
-    /// Waits for the report. If the child died, the alarm of other children ends the wait at the
-    /// latest.
+    /// Waits up to 20 seconds for the report. Panics if no report arrives, for example because the
+    /// child died.
     pub fn hear(&self) -> u32 {
         let mut word = [0; 4];
         rustix::event::poll(

@@ -1,10 +1,10 @@
-//! The time for which other work on the machine delays this thread.
+//! Measures how long other work on the machine delays this thread.
 
 use std::fs;
 use std::time::Duration;
 
-/// Returns how long this thread has been runnable so far without a processor. Waits for locks do
-/// not count. A call costs a few microseconds.
+/// Returns the total time during which this thread was runnable but had no processor. Does not
+/// include waits for locks. A call costs a few microseconds.
 ///
 /// # Panics
 /// The kernel does not report the time (schedstat).

@@ -18,7 +18,7 @@ use crate::{ServerUnderTest, Stream};
 /// A connection and its received bytes that no expectation has matched yet.
 pub(super) struct Conversation {
     stream: Stream,
-    /// A thread receives all the time, so that a server that answers early is never blocked.
+    /// A thread receives continuously, so that a server that responds early is never blocked.
     incoming: Receiver<Vec<u8>>,
     received: Vec<u8>,
     is_closed: bool,
@@ -51,8 +51,8 @@ impl Conversation {
         })
     }
 
-    /// Sends in pieces, with a pause after each, so that the server receives them one by one. Bytes
-    /// that the server refuses after closing are dropped.
+    /// Sends in pieces, with a pause after each, so that the server receives them one by one. Drops
+    /// bytes that cannot be sent because the server has closed the connection.
     pub(super) fn send(&mut self, bytes: &[u8], split: Split) {
         self.is_binary |= bytes.first() == Some(&REQUEST_MAGIC);
         let mut rest = bytes;
@@ -127,7 +127,7 @@ impl Conversation {
         self.is_binary
     }
 
-    /// Receives and removes a binary answer.
+    /// Receives and removes a binary response.
     pub(super) fn expect_answer(&mut self, packet: &Packet, numbers: &mut Numbers) -> Result<()> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let skips = std::mem::take(&mut self.skips_lines);
@@ -146,7 +146,7 @@ impl Conversation {
         }
     }
 
-    /// Receives until a whole binary answer is there. Returns its header and length.
+    /// Receives until a binary response is complete. Returns its header and length.
     fn receive_answer(&mut self, deadline: Instant) -> Option<(Header, usize)> {
         loop {
             match packet::answer_bytes(&self.received) {
@@ -169,8 +169,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Receives until a line is there. Returns its length, or the length of all bytes without a
-    /// line end.
+    /// Receives until a line is complete. Returns its length, or the length of all bytes if no line
+    /// end arrives.
     fn receive_line(&mut self, deadline: Instant) -> usize {
         loop {
             if let Some(at) = self.received.windows(2).position(|end| end == b"\r\n") {
@@ -197,7 +197,7 @@ impl Conversation {
         }
     }
 
-    /// Describes the bytes received instead.
+    /// Describes the bytes that were received instead.
     fn found(&mut self) -> String {
         while self.received.len() < SHOWN_BYTES && self.receive(Instant::now() + LATE) {}
         let shown = &self.received[..self.received.len().min(SHOWN_BYTES)];
@@ -212,8 +212,8 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // Ends the receiving thread too. The error of a connection that the server has closed is
-        // harmless.
+        // Also ends the receiving thread. An error is harmless: the server has closed the
+        // connection.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

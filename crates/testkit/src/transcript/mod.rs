@@ -1,4 +1,4 @@
-//! Wire transcripts: requests of a client and answers of the server, as text files.
+//! Wire transcripts: requests of a client and responses of the server, as text files.
 //!
 //! conformance/README.md describes the format. Files in reading order: [`template`], [`packet`],
 //! `parse`, [`split`], `conversation`, [`play`](mod@play), [`suite`].
@@ -31,7 +31,7 @@ pub struct Transcript {
     pub path: PathBuf,
     /// The arguments of the server.
     pub args: Vec<String>,
-    /// The servers that play the transcript.
+    /// The servers to which the transcript applies.
     pub only: Audience,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -42,7 +42,7 @@ pub struct Transcript {
 pub struct Step {
     /// Line number, from 1.
     pub line: usize,
-    /// The servers that play the step.
+    /// The servers to which the step applies.
     pub audience: Audience,
     /// The number of the connection.
     pub connection: u8,
@@ -55,19 +55,19 @@ pub struct Step {
 pub enum Action {
     /// The client sends bytes.
     Send(Template),
-    /// The client shuts down its sending side and still reads.
+    /// The client shuts down its sending side and continues to read.
     SendNoMore,
     /// The client closes the connection.
     Close,
-    /// The server answers with bytes.
+    /// The server responds with bytes.
     Expect(Template),
-    /// The server answers with any lines, up to the next expected one.
+    /// The server responds with any lines, up to the next expected one.
     ExpectLines,
     /// The client sends a request of the binary protocol.
     Ask(Packet),
-    /// The server answers in the binary protocol.
+    /// The server responds in the binary protocol.
     ExpectAnswer(Packet),
-    /// The server answers with any binary packets, up to the next expected one.
+    /// The server responds with any binary packets, up to the next expected one.
     ExpectAnswers,
     /// The server closes the connection.
     ExpectClosed,
@@ -75,16 +75,16 @@ pub enum Action {
     Wait(Duration),
 }
 
-/// The servers that a line applies to.
+/// The servers to which a line applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// All.
+    /// All servers.
     All,
     /// Debian's memcached 1.6.18; 1.6.45 differs.
     Memcached18,
-    /// memcached 1.6.45, and so Larder; 1.6.18 differs.
+    /// memcached 1.6.45 and Larder; 1.6.18 differs.
     Memcached45,
-    /// memcached 1.6.45 only: Larder differs from it on purpose, and 1.6.18 differs too.
+    /// memcached 1.6.45 only: Larder differs from it on purpose, and 1.6.18 also differs.
     Memcached45Only,
     /// Both versions of memcached; Larder differs on purpose.
     Memcached,

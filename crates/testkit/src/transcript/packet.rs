@@ -8,7 +8,7 @@ use larder_protocol::binary::{HEADER_BYTES, Header};
 
 use super::template::{Numbers, Template};
 
-/// A request to send, or an answer to receive.
+/// A request to send, or a response to receive.
 #[derive(Clone, Debug, Default)]
 pub struct Packet {
     /// The text of the line.
@@ -93,8 +93,8 @@ impl Packet {
         Ok([&header.bytes(magic), &self.extras[..], &key, &value].concat())
     }
 
-    /// Returns true if an answer matches. Numbers that are named for the first time get their
-    /// values.
+    /// Returns true if a response matches. Assigns the received values to numbers that are named
+    /// for the first time.
     pub fn matches(&self, header: &Header, body: &[u8], numbers: &mut Numbers) -> bool {
         let Some((extras, key, value)) = parts(header, body) else {
             return false;
@@ -118,8 +118,8 @@ impl fmt::Display for Packet {
     }
 }
 
-/// Returns the header and the length of the answer at the front of the bytes. `None` if the header
-/// is incomplete, or the bytes are no answer.
+/// Returns the header and the length of the response at the beginning of the bytes. Returns `None`
+/// if the header is incomplete, or the bytes are not a response.
 pub(super) fn answer_bytes(received: &[u8]) -> Option<(Header, usize)> {
     let header = received.first_chunk::<HEADER_BYTES>()?;
     (header[0] == RESPONSE_MAGIC).then_some(())?;
@@ -127,7 +127,7 @@ pub(super) fn answer_bytes(received: &[u8]) -> Option<(Header, usize)> {
     Some((header, HEADER_BYTES + header.body_bytes as usize))
 }
 
-/// Describes an answer.
+/// Describes a response.
 pub(super) fn shown(header: &Header, body: &[u8]) -> String {
     let Header { opcode, status, opaque, cas, .. } = header;
     let (extras, key, value) = parts(header, body).unwrap_or((&[], &[], body));

@@ -10,7 +10,7 @@ use super::template::Template;
 use super::{Action, Audience, Step, Transcript};
 
 impl Transcript {
-    /// Parses a transcript; `path` is for messages.
+    /// Parses a transcript. `path` is only for messages.
     ///
     /// # Errors
     /// Names the line that cannot be parsed.
@@ -88,7 +88,7 @@ fn speaker(tag: &str) -> Result<(char, u8, Audience)> {
     Ok((who, connection, audience))
 }
 
-/// Parses the servers that play a line or a transcript.
+/// Parses the servers to which a line or a transcript applies.
 fn audience(text: &str) -> Result<Audience> {
     Ok(match text {
         "18" => Audience::Memcached18,

@@ -14,7 +14,7 @@ use super::template::{Numbers, Template};
 use super::{Action, Step, Transcript};
 use crate::{ServerUnderTest, Subject};
 
-/// The first step that a server did not follow.
+/// The first step from which a server deviated.
 #[derive(Debug)]
 pub struct Failure {
     path: PathBuf,
@@ -33,11 +33,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Plays a transcript against a fresh server, which was started with the transcript's arguments. At
-/// the end every open connection must answer `version`, or a no-op, and send nothing before it.
+/// Plays a transcript against a new server that was started with the transcript's arguments. At the
+/// end, the server must respond to `version` or a no-op on every open connection, and send nothing
+/// before that.
 ///
 /// # Errors
-/// The first line that does not hold.
+/// The first line with a different result.
 pub fn play(
     transcript: &Transcript,
     server: &ServerUnderTest,
@@ -68,7 +69,7 @@ struct Play<'a> {
     split: Split,
     numbers: Numbers,
     conversations: BTreeMap<u8, Conversation>,
-    /// The connection and its unsent lines; consecutive lines of a connection are sent together.
+    /// A connection and its unsent lines. Consecutive lines of a connection are sent together.
     unsent: (u8, Vec<u8>),
 }
 

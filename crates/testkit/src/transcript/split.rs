@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// A way of cutting; answers must not depend on it.
+/// A way to cut the bytes. Responses must not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// Everything at once.
+    /// All bytes in one piece.
     Whole,
-    /// One byte at a time; the middle of long input in larger pieces, to limit the time.
+    /// One byte at a time. The middle of long input is cut into larger pieces to limit the time.
     Bytes,
     /// Pieces of random length.
     Random {
@@ -47,7 +47,7 @@ impl fmt::Display for Split {
     }
 }
 
-/// Mostly short, sometimes longer than a buffer.
+/// Returns a length that is usually short, and sometimes longer than a buffer.
 fn random_length(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

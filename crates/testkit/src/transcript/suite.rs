@@ -1,4 +1,4 @@
-//! Plays all transcripts of a folder, on several servers, cut in several ways.
+//! Plays all transcripts of a folder on several servers, with the bytes cut in several ways.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub struct Suite {
     pub folder: PathBuf,
     /// The servers and their binaries.
     pub servers: Vec<(Subject, PathBuf)>,
-    /// Names of the transcripts that larderd does not play.
+    /// Names of the transcripts that are skipped for larderd.
     pub left_out: Vec<String>,
 }
 
 impl Suite {
-    /// Returns a test for each transcript, on every server in every way of cutting, each on a fresh
-    /// server. The environment variable `LARDER_SEED` determines the random cuts.
+    /// Returns a test for each combination of transcript, server and way to cut the bytes. Each
+    /// test starts a new server. The environment variable `LARDER_SEED` determines the random cuts.
     ///
     /// # Errors
     /// A transcript cannot be read, or `LARDER_SEED` is not a number.

@@ -13,7 +13,7 @@ pub struct Template(Vec<Part>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Bytes(Vec<u8>),
-    /// `<cas1>`: a number that gets its value when it is first received.
+    /// `<cas1>`: a number whose value is assigned when it is first received.
     Number(String),
     /// `<now-5>`: the Unix time plus this many seconds.
     Now(i64),
@@ -27,12 +27,12 @@ enum Part {
     Text,
 }
 
-/// Numbers by the names under which they were received.
+/// The received numbers, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers(BTreeMap<String, Vec<u8>>);
 
 impl Template {
-    /// Parses the text of a line. It gets a `\r\n` unless it ends in a backslash.
+    /// Parses the text of a line. Appends `\r\n` unless the text ends in a backslash.
     ///
     /// # Errors
     /// Names the invalid escape or placeholder.
@@ -55,7 +55,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Exactly these bytes.
+    /// Creates a template of exactly these bytes.
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
         let mut template = Self::default();
         template.push_bytes(bytes);
@@ -154,7 +154,7 @@ impl Template {
         Ok(bytes)
     }
 
-    /// Returns the bytes to receive if there are no placeholders.
+    /// Returns the bytes to receive; `None` if the template has placeholders.
     pub fn exact(&self) -> Option<&[u8]> {
         match &self.0[..] {
             [Part::Bytes(bytes)] => Some(bytes),
@@ -162,8 +162,8 @@ impl Template {
         }
     }
 
-    /// Returns true if a received line matches. Numbers that are named for the first time get their
-    /// values.
+    /// Returns true if a received line matches. Assigns the received values to numbers that are
+    /// named for the first time.
     pub fn matches(&self, line: &[u8], numbers: &mut Numbers) -> bool {
         let mut rest = line;
         for (index, part) in self.0.iter().enumerate() {
@@ -221,7 +221,8 @@ impl fmt::Display for Template {
 }
 
 impl Numbers {
-    /// Checks that a name stands for one number, and different names for different numbers.
+    /// Checks that a name always has the same number, and that different names have different
+    /// numbers.
     fn agrees(&mut self, name: &str, found: &[u8]) -> bool {
         match self.0.get(name) {
             Some(number) => number == found,

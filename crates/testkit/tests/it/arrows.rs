@@ -1,4 +1,4 @@
-//! The crates import each other as ARCHITECTURE.md says, and `unsafe` stays where it is allowed.
+//! The imports between crates match ARCHITECTURE.md, and `unsafe` stays where it is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

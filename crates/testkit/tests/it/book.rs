@@ -1,4 +1,4 @@
-//! The book of docs/ is complete, and links between documents lead somewhere.
+//! The book of docs/ is complete, and links between documents have a target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,7 +38,7 @@ fn text_lines(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Returns the targets of the links in a line, without those of other sites.
+/// Returns the targets of the links in a line, except links to other sites.
 fn links(line: &str) -> Vec<&str> {
     let behind = line.split("](").skip(1);
     let targets = behind.filter_map(|rest| rest.split_once(')').map(|(target, _)| target));
@@ -64,7 +64,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Returns the path from the root that a link of a document leads to.
+/// Returns the target of a link in a document as a path from the root.
 fn resolve(document: &str, target: &str) -> PathBuf {
     let mut path = Path::new(document).parent().unwrap().to_path_buf();
     for part in Path::new(target).components() {
@@ -114,7 +114,7 @@ fn links_between_documents_lead_to_files_and_headings() {
             let path = if file.is_empty() { document.into() } else { resolve(document, file) };
             let place = format!("{document}:{number}: ({target})");
             if file.is_empty() && anchor.is_empty() {
-                // A chapter of docs/SUMMARY.md without a page of its own.
+                // A chapter of docs/SUMMARY.md without a page.
                 continue;
             }
             if !root().join(&path).exists() {

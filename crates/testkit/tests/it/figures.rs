@@ -1,7 +1,6 @@
-//! The tables of README.md with figures are those of docs/figures.json, which
-//! `make bench NAME=readme` writes from measurements: a figure that no run made does not stay in
-//! README.md. The command `LARDER_BLESS=1 cargo test -p larder-testkit --test it figures::` writes
-//! the tables.
+//! The tables of README.md with figures match docs/figures.json, which `make bench NAME=readme`
+//! writes from measurements. So README.md cannot contain a figure that was not measured. The
+//! command `LARDER_BLESS=1 cargo test -p larder-testkit --test it figures::` writes the tables.
 
 use std::fmt::Write;
 use std::fs;
@@ -25,7 +24,7 @@ fn word<'a>(of: &'a Value, name: &str) -> &'a str {
     of[name].as_str().unwrap_or_else(|| panic!("docs/figures.json: no text {name} in {of}"))
 }
 
-/// Returns the Markdown of all runs: the servers with a column for each transport, then a row for
+/// Returns the Markdown for all runs: the servers with a column for each transport, then a row for
 /// each figure of the other runs.
 fn tables(runs: &Value) -> String {
     let mut text = String::new();
@@ -113,7 +112,7 @@ fn the_figures_of_the_readme_are_those_that_were_saved() {
     );
 }
 
-/// Lines of README.md beyond the tables that may compare with others by a number.
+/// Only the tables of README.md may compare Larder with other products in numbers.
 #[test]
 fn no_ratio_stands_outside_of_the_tables() {
     let readme = fs::read_to_string(path("README.md")).unwrap();
@@ -123,7 +122,7 @@ fn no_ratio_stands_outside_of_the_tables() {
     assert!(found.is_empty(), "make these a run of crates/bench/figures.py: {found:#?}");
 }
 
-/// True if a line says how many times as fast, large or good something is, or a time with digits.
+/// True if a line states a ratio ("times as fast") or a time with digits.
 fn claims_a_ratio(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.windows(2).any(|pair| {

@@ -11,8 +11,8 @@ use crate::tracked::metadata;
 /// Largest number of programs of integration tests in the workspace.
 const PROGRAMS_MAX: usize = 25;
 
-/// The programs in addition to the one program of a package, and why their tests need a separate
-/// process.
+/// The programs in addition to the single program of a package, and the reason why their tests need
+/// a separate process.
 const SEPARATE: &[(&str, &str, &str)] = &[
     ("larder", "alone", "its tests measure the memory and the threads of their process"),
     ("larder", "forking", "a forked child inherits the files and the memory of other tests"),
@@ -32,7 +32,7 @@ const SEPARATE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns the programs of integration tests by package, as cargo finds them.
+/// Returns the programs of integration tests by package, according to cargo.
 fn programs() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap().iter();
@@ -76,8 +76,8 @@ fn each_package_has_one_program_and_those_with_a_reason() {
     );
 }
 
-/// Returns the commands of documents and makefiles that run tests, with their places. A line of a
-/// makefile may continue the line before.
+/// Returns the commands in documents and makefiles that run tests, with their locations. A line of
+/// a makefile may continue the line before.
 fn test_commands() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for name in ["Makefile", ".ci/verify.mk", ".ci/bench.mk"] {

@@ -1,5 +1,5 @@
-//! The layout of a region is written down three times: in the region crate, in
-//! docs/region-format.md, and in the reader of Go. A change of one is a change of all.
+//! The layout of a region is defined in three places: the region crate, docs/region-format.md, and
+//! the reader in Go. They must be changed together.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
 }
 
-/// Returns the number between two texts, of which the first occurs once.
+/// Returns the number between two texts. The first text must occur exactly once.
 fn number(file: &str, before: &str, after: &str) -> u32 {
     let text = read(file);
     let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("{file} has no {before:?}"));

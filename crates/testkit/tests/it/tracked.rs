@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::root;
 
-/// Kinds of files that a person writes, by the end of their names.
+/// Kinds of files that people write, by the end of their names.
 const EXTENSIONS: &[&str] = &[
     "3",
     "c",
@@ -51,7 +51,7 @@ const EXTENSIONS: &[&str] = &[
     "yml",
 ];
 
-/// Files that are known by their whole path.
+/// Files that are known by their complete path.
 const PATHS: &[&str] = &[
     ".ci/check",
     ".ci/pages",
@@ -68,7 +68,8 @@ const PATHS: &[&str] = &[
     "packaging/debian/prerm",
 ];
 
-/// Folders whose new files need no entry here: scripts of the repository's own machinery, pictures.
+/// Folders whose new files do not need an entry here: scripts of the repository's own machinery,
+/// pictures.
 const FOLDERS: &[&str] = &[".ci/", "docs/images/"];
 
 /// Names that are known in every folder.
@@ -90,7 +91,7 @@ fn is_known(path: &str) -> bool {
     let known_end =
         extension.is_some_and(|end| EXTENSIONS.contains(&end) || (is_machinery && end == "png"));
     let is_script = path.starts_with(".ci/") && extension.is_none();
-    // A hidden file is a setting of some tool: each is named.
+    // A hidden file is the configuration of a tool. Each one must be listed.
     let is_hidden = name.starts_with('.');
     PATHS.contains(&path) || NAMES.contains(&name) || (!is_hidden && (known_end || is_script))
 }
@@ -131,7 +132,7 @@ fn leftovers_are_no_known_kind() {
     }
 }
 
-/// Returns the metadata of the workspace, without that of dependencies.
+/// Returns the metadata of the workspace without its dependencies.
 pub(crate) fn metadata() -> serde_json::Value {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
@@ -143,7 +144,7 @@ pub(crate) fn metadata() -> serde_json::Value {
     serde_json::from_slice(&metadata.stdout).unwrap()
 }
 
-/// Returns the crates of the workspace that can be published: those without `publish`.
+/// Returns the crates of the workspace that can be published, which are those without `publish`.
 fn published() -> BTreeSet<String> {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap().iter();

@@ -1,5 +1,5 @@
-//! The table of environment variables in CONTRIBUTING.md has each one that tests, proofs and
-//! measurements read, and no other.
+//! The table of environment variables in CONTRIBUTING.md contains exactly the variables that tests,
+//! proofs and measurements read.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variables of the system and of other programs, and those of Larder's own programs, which docs/
+/// Variables of the system and of other programs, and variables of Larder's programs, which docs/
 /// describes.
 const DESCRIBED_ELSEWHERE: &[&str] = &[
     "CACHE_SOCKET",
@@ -64,7 +64,7 @@ const SET_FOR_A_CHILD: &[&str] = &[
     "STORE",
 ];
 
-/// Text in front of the name of a variable that a program reads, by the extension of the file. The
+/// Text before the name of a variable that a program reads, by the extension of the file. The
 /// functions `setting`, `binary` and `number` of tests and benches read the environment.
 const READS: &[(&[&str], &[&str])] = &[
     (
@@ -105,7 +105,8 @@ fn name_at(text: &str) -> Option<(&str, &str)> {
 fn names_after<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(mark).skip(1).filter_map(name_at).filter_map(move |(name, rest)| {
         let is_read = match mark {
-            // `${NAME:-default}`, and so on: the shell's own variables have no default.
+            // `${NAME:-default}` and similar forms. A variable of the script itself never has a
+            // default.
             "${" => rest.trim_start_matches(':').starts_with(['-', '?', '+', '=']),
             "process.env." => true,
             "&str = \"" => name.starts_with("LARDER") && rest.starts_with('"'),
@@ -129,8 +130,8 @@ fn assigned(text: &str) -> BTreeSet<&str> {
     names.collect()
 }
 
-/// Returns the variables that a makefile takes from its caller: it sets them with `?=`, or uses
-/// them and neither it nor a makefile next to it sets them.
+/// Returns the variables that a makefile takes from its caller. It sets them with `?=`, or it uses
+/// them and no makefile in the same folder sets them.
 fn taken<'a>(text: &'a str, assigned: &BTreeSet<&str>) -> Vec<&'a str> {
     let used = text
         .split("$(")
@@ -143,7 +144,7 @@ fn taken<'a>(text: &'a str, assigned: &BTreeSet<&str>) -> Vec<&'a str> {
     used.chain(set).map(|(name, _)| name).collect()
 }
 
-/// Returns the variables that the tree reads, each with the first file that does.
+/// Returns the variables that the tree reads, each with the first file that reads it.
 fn read() -> BTreeMap<String, String> {
     let files = tracked();
     assert!(files.len() > 1000, "git lists {} files", files.len());
@@ -151,7 +152,7 @@ fn read() -> BTreeMap<String, String> {
     let mut note = |name: &str, path: &str| {
         found.entry(name.to_owned()).or_insert_with(|| path.to_owned());
     };
-    // The makefiles of the root include each other.
+    // The makefiles in the root include each other.
     let is_of_root =
         |path: &str| is_makefile(path) && (!path.contains('/') || path.starts_with(".ci/"));
     let of_root: BTreeSet<&str> = files

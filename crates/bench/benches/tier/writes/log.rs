@@ -15,7 +15,7 @@ use super::target::{Put, Target, VALUE_BYTES, Written, key_text};
 
 /// The second at which a store begins, as a Unix time.
 const BEGIN: u64 = 1_790_000_000;
-/// A store that takes no change for so long fails the measurement.
+/// The measurement fails if the store accepts no change for this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Log {
@@ -45,7 +45,7 @@ impl Log {
         Ok(Self { store, now_unix_secs, changes: 0, value: [b'v'; VALUE_BYTES] })
     }
 
-    /// Repeats a change until the store takes it.
+    /// Repeats a change until the store accepts it.
     fn repeat(
         &self,
         key: &[u8],
@@ -64,7 +64,7 @@ impl Log {
             match change(&of, &known) {
                 Ok(()) => return Ok(()),
                 Err(Refusal::NeedsDisk) => known = self.store.find(key)?.0,
-                // A full store has room again when reclaim has met what is expired.
+                // A full store has space again when reclaim has found expired items.
                 Err(refusal @ (Refusal::Busy | Refusal::Full)) => {
                     self.store.wait_for_progress(deadline).map_err(|_| refusal)?;
                 }

@@ -1,8 +1,9 @@
 //! Bytes written to the log of a store for each byte of a change.
 //!
 //! A sequence of changes is applied to a store in a real directory, to a simulated log, and to
-//! RocksDB. It fills the log, goes on for twice the size of the log, and is then measured for twice
-//! the size of the log. A change has the bytes of its record in Larder's log, in all columns.
+//! RocksDB. The changes fill the log, continue for twice the size of the log, and are then measured
+//! for twice the size of the log. In all columns the size of a change is the size of its record in
+//! Larder's log.
 //!
 //! Files in reading order: [`target`], [`workload`], [`log`], [`simulated`], [`rocksdb`].
 
@@ -44,7 +45,7 @@ pub(crate) fn run(scale: &Scale) -> Result<()> {
         "rocksdb"
     );
     let wanted = env::var("LARDER_WORKLOAD").unwrap_or_default();
-    // A short run has a log that is too small for more live items.
+    // The log of a short run is too small for more live items.
     let fits = |workload: &Workload| is_measuring() || workload.live_percent <= 60;
     let is_wanted = |workload: &&Workload| fits(workload) && workload.name.contains(&wanted);
     let mut failed = Vec::new();

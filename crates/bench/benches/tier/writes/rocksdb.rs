@@ -1,4 +1,4 @@
-//! The server on RocksDB.
+//! The server that uses RocksDB.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::daemon::Daemon;
 
 /// Bytes of requests that are sent together.
 const BATCH_BYTES: usize = 64 << 10;
-/// RocksDB stops writers while compaction is behind.
+/// RocksDB stops writers while compaction is too slow.
 const PATIENCE: Duration = Duration::from_secs(600);
 const CACHE_MIB: u64 = 256;
 
@@ -64,7 +64,7 @@ impl Target for RocksDb {
         self.send_if_many()
     }
 
-    /// An answer that is no `OK` is an error that the server gave a change.
+    /// A response other than `OK` is the error of a change.
     fn written(&mut self) -> Result<Written> {
         self.requests.extend_from_slice(b"settle\r\n");
         self.send()?;

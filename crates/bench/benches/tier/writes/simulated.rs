@@ -1,4 +1,4 @@
-//! A log in memory that copies what lives in its oldest segment to its head.
+//! A log in memory that copies the live records of its oldest segment to its head.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use larder_tier::format::SEGMENT_BYTES;
 
 use super::target::{Put, RECORD_BYTES, TOMBSTONE_BYTES, Target, Written};
 
-/// Segments that are free before a change.
+/// The minimum number of free segments before a change.
 const FREE_MIN: usize = 2;
 
 pub(super) struct Simulated {
@@ -15,7 +15,8 @@ pub(super) struct Simulated {
     segments_max: usize,
     /// Number of the oldest segment.
     first: u64,
-    /// Where the record of each present key is: the number of a segment, and an index in it.
+    /// The location of the record of each existing key: the number of a segment, and an index in
+    /// it.
     places: HashMap<u64, (u64, usize)>,
     now_secs: u64,
     written_bytes: u64,
@@ -24,7 +25,7 @@ pub(super) struct Simulated {
 #[derive(Default)]
 struct Segment {
     bytes: u64,
-    /// The keys of its puts, and the second at which each is expired.
+    /// The keys of its puts, and the second at which each put expires.
     puts: Vec<(u64, Option<u64>)>,
 }
 
@@ -40,7 +41,7 @@ impl Simulated {
         }
     }
 
-    /// Makes room for a record at the head, and counts it.
+    /// Makes space for a record at the head, and counts it.
     fn head(&mut self, bytes: u64) -> &mut Segment {
         self.written_bytes += bytes;
         if self.segments.back().is_some_and(|head| head.bytes + bytes > SEGMENT_BYTES as u64) {

@@ -1,4 +1,4 @@
-//! What changes are applied to.
+//! The stores to which changes are applied.
 
 use anyhow::Result;
 use larder_bench::mix;
@@ -16,9 +16,9 @@ pub(super) trait Target {
     fn put(&mut self, put: Put) -> Result<()>;
     /// Removes a key that has a value.
     fn remove(&mut self, key: u64) -> Result<()>;
-    /// Moves the clock on.
+    /// Advances the clock by a second.
     fn pass_second(&mut self) -> Result<()>;
-    /// Waits until all changes are on the disk, and returns what was written since the beginning.
+    /// Waits until all changes are on the disk, and returns the bytes written since the beginning.
     fn written(&mut self) -> Result<Written>;
 }
 
@@ -27,18 +27,18 @@ pub(super) struct Put {
     pub(super) key: u64,
     /// True if the key has no value.
     pub(super) is_new: bool,
-    /// Seconds after which the value is expired.
+    /// Seconds after which the value expires.
     pub(super) ttl_secs: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     pub(super) bytes: u64,
-    /// Zeros, which are not a part of `bytes`.
+    /// Written zeros, which are not included in `bytes`.
     pub(super) zeroed_bytes: u64,
 }
 
-/// Returns the text of a key. Neighbouring numbers lie far apart in the order of the texts.
+/// Returns the text of a key. Adjacent numbers are far apart in the order of the texts.
 pub(super) fn key_text(key: u64) -> String {
     format!("{:016x}", mix(key))
 }

@@ -19,7 +19,7 @@ pub(super) struct Workload {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Puts of present keys.
+    /// Puts of existing keys.
     Overwrite(Keys),
     /// Puts of new keys that expire.
     Sessions,
@@ -29,7 +29,7 @@ enum Kind {
     MassRemoval,
 }
 
-/// Which of the keys are put.
+/// The distribution of the keys of puts.
 #[derive(Clone, Copy)]
 enum Keys {
     All,
@@ -40,7 +40,7 @@ enum Keys {
     OnlyTwentieth,
 }
 
-/// What was changed and written while it was measured.
+/// The changed and written bytes of the measured part.
 pub(super) struct Played {
     pub(super) changed_bytes: u64,
     written: Written,
@@ -62,7 +62,7 @@ const fn overwrite(name: &'static str, live_percent: u64, of: f64, keys: Keys) -
     Workload { name, live_percent, simulated_by_design, kind: Kind::Overwrite(keys) }
 }
 
-/// A store takes no more items when four fifths of its log are live: the design's rows with 85 %
+/// A store refuses new items when four fifths of its log are live. So the design's rows with 85 %
 /// are rows with 77 % here.
 const FULL: u64 = 77;
 const NOT_SIMULATED: f64 = 0.0;
@@ -108,7 +108,7 @@ impl Workload {
         let mut player = Player::new(target, keys);
         player.fill(matches!(self.kind, Kind::Sessions))?;
         match self.kind {
-            // Before a mass removal the log is as overwrites leave it.
+            // Before a mass removal, overwrites put the log into a realistic state.
             Kind::MassRemoval => player.overwrite(Keys::All, 2 * log_records)?,
             kind => player.go_on(kind, 2 * log_records)?,
         }
@@ -200,7 +200,7 @@ impl<'t> Player<'t> {
         Ok(())
     }
 
-    /// As many sessions live at a time as there are keys.
+    /// Puts sessions at a rate at which the number of live sessions is the number of keys.
     fn begin_sessions(&mut self, puts: u64) -> Result<()> {
         let each_second = (self.keys / u64::from(SESSION_SECS)).max(1);
         for _ in 0..puts {

@@ -19,12 +19,12 @@ struct Encrypted {
     scene: Scene,
     _fixture: Fixture,
     admin: String,
-    /// The option with a token of the role full.
+    /// The option with a token that has the role `full`.
     token: String,
 }
 
 impl Encrypted {
-    /// Starts one with these words of `-o`.
+    /// Starts a larderd with these words of `-o`.
     fn start(words: &str) -> Self {
         let scene = Scene::new();
         let admin = free_address().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Files with certificates and passwords, made for a test.
+//! Creates files with certificates and passwords for a test.
 
 use std::fs;
 

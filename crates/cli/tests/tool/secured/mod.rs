@@ -1,4 +1,5 @@
-//! Servers with TLS, client certificates and logins, and the words for each way to miss them.
+//! Servers with TLS, client certificates and logins, and the error for each missing or wrong
+//! credential.
 
 mod admin;
 pub(crate) mod certificates;
@@ -17,7 +18,7 @@ struct Scene {
     ca: String,
     /// The options of a server with TLS.
     words: String,
-    /// Options of the tool: a certificate of that authority, and of another one.
+    /// Options of the tool: a client certificate of that authority, and one of another authority.
     client: [String; 4],
     stranger: [String; 4],
 }
@@ -37,7 +38,7 @@ impl Scene {
         Self { files, ca, words, client, stranger }
     }
 
-    /// Starts a server with TLS, these words of `-o`, and more options.
+    /// Starts a server with TLS, `words` for `-o`, and more options.
     fn start(&self, words: &str, args: &[&str]) -> Fixture {
         let words = format!("{}{words}", self.words);
         Fixture::start_on(Transport::Tcp, &[&["-Z", "-o", &words], args].concat())
@@ -64,8 +65,8 @@ fn with_password(password: &str, args: &[&str]) -> Ran {
     Ran { exit_code: status.code().unwrap(), stdout, stderr }
 }
 
-/// Runs each subcommand that speaks the text protocol on the server, with these options, and sees
-/// that it does its work: the items of an export return by an import.
+/// Runs each subcommand that speaks the text protocol on the server with these options, and checks
+/// its result: an import restores the items of an export.
 fn check_all_subcommands(fixture: &Fixture, files: &Files, options: &[&str]) {
     let address = fixture.address();
     let on_server =
@@ -108,7 +109,7 @@ fn every_subcommand_speaks_tls_and_logs_in() {
     with_password("other", &ping).failed(2, "refuses the login of \"ops\"");
 }
 
-/// Over TLS memcached leaves requests unread that arrive together.
+/// Over TLS memcached leaves some requests unread if they arrive together.
 #[test]
 fn many_items_move_between_servers_with_tls() {
     let scene = Scene::new();
@@ -139,7 +140,7 @@ fn a_trace_is_replayed_over_tls() {
     assert_eq!((ran.value("agree"), ran.value("hits")), ("yes".to_owned(), "150".to_owned()));
 }
 
-/// Asserts that each of the subcommands fails with these words.
+/// Asserts that each of the subcommands fails with an error that contains `words`.
 #[track_caller]
 fn all_fail(address: &str, options: &[&str], words: &str) {
     let dump = tempfile::NamedTempFile::new().unwrap();
@@ -158,7 +159,7 @@ fn all_fail(address: &str, options: &[&str], words: &str) {
     }
 }
 
-/// Writes a dump without items: an import talks to the server all the same.
+/// Writes a dump without items. An import of it still connects to the server.
 fn larder_dump_of_nothing(path: &str) {
     let fixture = Fixture::start();
     larder(b"", &["export", "--server", &fixture.address(), path, "--quiet"]).printed();
@@ -253,14 +254,17 @@ fn options_that_have_no_effect_are_refused() {
         (&["ping", "--tls", "--tls-ca=x", "-s", "./s"], "needs --tls-name"),
         (&["ping", "--tls", "--tls-ca=/nowhere/x"], "cannot read certificates in /nowhere/x"),
         (&["ping", "--password-file=x"], "--password-file needs --user"),
-        (&["keys", "--server", "./s", "--tls"], "--tls has no effect: a Unix socket"),
+        (
+            &["keys", "--server", "./s", "--tls"],
+            "is a Unix socket, where the admin listener has no TLS",
+        ),
         (&["delete", "--prefix=a", "--user=b"], "--user has no effect: --prefix uses the admin"),
     ] {
         larder(b"", args).failed(2, words);
     }
 }
 
-/// The options of the tool for the password do not take the password itself.
+/// No option of the tool takes the password itself.
 #[test]
 fn no_option_takes_a_password() {
     for subcommand in ["ping", "export", "import", "doctor", "replay", "bench", "top"] {

@@ -25,7 +25,7 @@ use crate::wire::channel::Channel;
 use crate::wire::opener::Opener;
 use crate::wire::pipeline::{Ended, Pipeline};
 
-/// The orders that all threads share.
+/// The instructions that all threads share.
 #[derive(Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) pool: &'a Pool,
@@ -63,7 +63,7 @@ pub(crate) struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// Takes ownership of the connections.
+    /// Creates a load that owns the connections.
     ///
     /// # Errors
     /// The process has no descriptors left.
@@ -91,8 +91,8 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Generates load from `started` on and sends the counts of each second to `seconds` when it is
-    /// over.
+    /// Generates load from `started` on. Sends the counts of each second to `seconds` when the
+    /// second is over.
     ///
     /// # Errors
     /// Errors of epoll and the timer. A failed connection is counted, not returned.
@@ -146,7 +146,7 @@ impl<'a> Load<'a> {
         self.orders.duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64)
     }
 
-    /// Sends the counts of the seconds that are over, and fails connections that are silent.
+    /// Sends the counts of the completed seconds, and fails connections that do not respond.
     fn turn_second(&mut self, now_ns: u64) {
         while self.second.number < now_ns / SECOND_NS {
             self.second.span = Duration::from_secs(1);
@@ -159,7 +159,7 @@ impl<'a> Load<'a> {
         let next = Second::new(self.second.number + 1);
         let second = std::mem::replace(&mut self.second, next);
         if let Some(seconds) = &self.seconds {
-            // The receiver is gone if the run has failed.
+            // The receiver no longer exists if the run has failed.
             seconds.send(second).ok();
         }
     }
@@ -189,7 +189,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns the timeout of the next epoll wait. The timer covers due times that are close.
+    /// Returns the timeout of the next epoll wait. The timer handles due times in the near future.
     fn timeout(&mut self, now_ns: u64) -> Result<Timespec> {
         let mut wait_ns = (self.second.number + 1) * SECOND_NS - now_ns;
         wait_ns = wait_ns.min(STOP_POLL_NS);
@@ -200,7 +200,7 @@ impl<'a> Load<'a> {
             wait_ns = wait_ns.min(self.end_ns().saturating_sub(now_ns).max(1_000_000));
         }
         self.arm_timer()?;
-        // Old kernels count in whole milliseconds. The timer covers times that must be exact.
+        // Old kernels round to whole milliseconds. The timer handles times that must be exact.
         Ok(timespec(wait_ns.div_ceil(1_000_000) * 1_000_000))
     }
 
@@ -262,7 +262,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Gives up the datagram requests whose answers are lost, and sends others.
+    /// Abandons datagram requests whose responses are lost, and sends new requests.
     fn give_up_lost(&mut self, number: usize) {
         let Some(pipeline) = &mut self.pipelines[number] else { return };
         let lost = std::mem::take(&mut pipeline.pending).len() as u64;
@@ -288,8 +288,8 @@ impl<'a> Load<'a> {
         self.tally.effort = meter.read();
         self.tally.elapsed = Duration::from_nanos(now_ns);
         if self.open.is_some() && !self.orders.stop.is_asked() {
-            // The schedule fixes the length of the run; answers that arrive a little later belong
-            // to it.
+            // The schedule determines the length of the run. Responses that arrive a little later
+            // are part of the run.
             let duration = self.orders.duration.unwrap_or_default();
             self.tally.elapsed = self.tally.elapsed.max(duration);
         }
@@ -314,7 +314,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const GRACE_NS: u64 = 100_000_000;
 /// The interval at which the thread checks for a stop request.
 const STOP_POLL_NS: u64 = 100_000_000;
-/// The interval at which the thread checks for reopened connections, while one is lost.
+/// The interval at which the thread checks for reopened connections while a connection is lost.
 const REOPENED_POLL_NS: u64 = 5_000_000;
 const EVENTS_MAX: usize = 256;
 const INPUT_BYTES: usize = 256 << 10;

@@ -24,7 +24,7 @@ pub(crate) struct Open {
 }
 
 impl Load<'_> {
-    /// Sends requests by a schedule instead of one after each answer.
+    /// Sends requests at scheduled times instead of after each response.
     ///
     /// # Errors
     /// The process has no descriptors left for a timer.
@@ -102,7 +102,7 @@ impl Load<'_> {
         }
     }
 
-    /// Counts requests that were due and not sent, with the time that they have waited.
+    /// Counts requests that were due but not sent, with the time that they have waited.
     pub(crate) fn give_up_unsent(&mut self, end_ns: u64) {
         let Some(open) = &mut self.open else { return };
         let lateness = &mut self.tally.lateness;
@@ -112,7 +112,7 @@ impl Load<'_> {
             lateness.unsent += 1;
             open.schedule.advance();
         }
-        // If the run was ended early, the rest of the schedule was never due.
+        // If the run ended early, the rest of the schedule was never due.
         lateness.scheduled -= open.schedule.left();
     }
 }

@@ -9,8 +9,8 @@ use crate::wire::pending::Books;
 use crate::wire::pipeline::{Ended, Pipeline};
 
 impl Load<'_> {
-    /// Receives all available bytes, and sends the next batch once all pending requests are
-    /// answered.
+    /// Receives all available bytes, and sends the next batch once all pending requests have a
+    /// response.
     ///
     /// # Errors
     /// The connection has ended, or its bytes are not valid replies.
@@ -64,7 +64,7 @@ impl Load<'_> {
     }
 }
 
-/// Parses reply after reply and returns the number of bytes consumed.
+/// Parses all complete replies and returns the number of bytes consumed.
 fn take_replies(
     input: &[u8],
     dialect: Dialect,

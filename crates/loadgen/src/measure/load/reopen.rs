@@ -1,4 +1,5 @@
-//! Reopens lost connections on a thread of its own: opening may block, the load may not.
+//! Reopens lost connections in a separate thread, because opening a connection may block and the
+//! load must not.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -15,7 +16,7 @@ use crate::wire::pipeline::{Ended, Pipeline};
 pub(crate) struct Reopening {
     lost: Sender<Lost>,
     opened: Receiver<Opened>,
-    /// The time since which connections are lost and no connection has received anything.
+    /// The time since which connections have been lost and no connection has received anything.
     silent_since_ns: Option<u64>,
 }
 
@@ -40,7 +41,8 @@ impl Reopening {
         let (lost, to_open) = channel();
         let (has_opened, opened) = channel();
         let opener = opener.clone();
-        // The load does not join this thread: its last attempt is of no use once the run is over.
+        // The load does not join this thread, because its last attempt is useless once the run is
+        // over.
         thread::spawn(move || open_all(&opener, &to_open, &has_opened));
         Self { lost, opened, silent_since_ns: None }
     }
@@ -98,7 +100,7 @@ impl Load<'_> {
                     let now_ns = self.now_ns();
                     let reopening = self.reopening.get_or_insert_with(|| Reopening::start(opener));
                     reopening.silent_since_ns.get_or_insert(now_ns);
-                    // The thread ends with this load.
+                    // Fails only if the thread has ended, which happens together with this load.
                     let (due, pause) = (Instant::now() + pipeline.pause, pipeline.pause);
                     reopening.lost.send(Lost { number, due, pause }).ok();
                 }
@@ -109,7 +111,7 @@ impl Load<'_> {
         }
     }
 
-    /// Puts reopened connections into the places of the lost ones.
+    /// Replaces lost connections with the reopened ones.
     pub(crate) fn take_reopened(&mut self) -> Result<(), rustix::io::Errno> {
         while let Some(reopening) = &self.reopening
             && let Ok(opened) = reopening.opened.try_recv()
@@ -139,8 +141,8 @@ impl Load<'_> {
         }
     }
 
-    /// True if connections are lost and nothing has been received for as long as an answer may
-    /// take.
+    /// True if connections are lost and nothing has been received for the longest time that a
+    /// response may take.
     pub(crate) fn is_hopeless(&self, now_ns: u64) -> bool {
         // A connection that was lost in this turn was lost after `now_ns` was read.
         let is_silent = |since_ns: u64| {
@@ -154,7 +156,7 @@ impl Load<'_> {
             && self.pipelines.iter().flatten().all(Pipeline::is_asking)
     }
 
-    /// True if lost connections may come back.
+    /// True if lost connections may be reopened.
     pub(crate) fn is_reopening(&self) -> bool {
         self.reopening.is_some() && !self.is_ending && self.pipelines.iter().any(Option::is_none)
     }

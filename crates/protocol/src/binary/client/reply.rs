@@ -2,7 +2,7 @@
 
 use crate::binary::header::{HEADER_BYTES, Header, RESPONSE_MAGIC};
 
-/// A reply. Borrows from the bytes it was read from.
+/// A reply. Borrows from the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
     /// The opcode of the request, one of [`opcode`](crate::binary::opcode).
@@ -11,7 +11,7 @@ pub struct Reply<'a> {
     pub status: u16,
     /// The opaque number of the request.
     pub opaque: u32,
-    /// The item's cas token; 0 if the reply has none.
+    /// The item's cas token; 0 if the reply does not contain one.
     pub cas: u64,
     /// The extras: numbers of fixed width.
     pub extras: &'a [u8],

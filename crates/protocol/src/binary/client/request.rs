@@ -8,11 +8,11 @@ use crate::binary::opcode::*;
 use crate::binary::parse::NO_INITIAL;
 use crate::command::{Arithmetic, Command, Delete, Initial, Remains, StatsSection, Store};
 
-/// How a request wants its response.
+/// Options for the response to a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// True if the server hides the miss of a get and the success of anything else. Ignored if the
-    /// protocol has no quiet opcode for the command.
+    /// True if the server must not report the miss of a get or the success of another command.
+    /// Ignored if the protocol has no quiet opcode for the command.
     pub quiet: bool,
     /// True if the response to a get includes the key.
     pub names_key: bool,
@@ -20,7 +20,7 @@ pub struct Manner {
     pub opaque: u32,
 }
 
-/// Why a command cannot be sent in the binary protocol.
+/// The reason why a command cannot be sent in the binary protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsendable {
     /// The key is invalid.
@@ -49,8 +49,8 @@ impl From<KeyError> for Unsendable {
     }
 }
 
-/// Appends one request. The value of a [`Command::Store`] is not written; see [`store`] for both
-/// together. [`Command::EndOfKeys`] is not a request of its own and writes nothing.
+/// Appends one request. Does not write the value of a [`Command::Store`]; [`store`] writes both.
+/// [`Command::EndOfKeys`] is not a separate request and writes nothing.
 ///
 /// The protocol's exptimes are unsigned: a negative one is sent as a time in the distant past.
 ///
@@ -146,7 +146,7 @@ impl Packet<'_> {
         }
     }
 
-    /// Returns the packet with one more number in its extras.
+    /// Appends a number to the extras of the packet.
     fn with(mut self, number: &[u8]) -> Self {
         let end = self.extras_bytes + number.len();
         if let Some(place) = self.extras.get_mut(self.extras_bytes..end) {
@@ -240,12 +240,13 @@ fn sendable(exptime: i64) -> u32 {
     }
 }
 
-/// Returns the quiet opcode of the same command, or the opcode itself if there is none.
+/// Returns the quiet opcode of the same command, or the opcode itself if the command has no quiet
+/// opcode.
 fn quiet(opcode: u8) -> u8 {
     let mut quiet =
         (0..=GATKQ).filter(|candidate| is_quiet(*candidate) && aloud(*candidate) == opcode);
     quiet.next().unwrap_or(opcode)
 }
 
-/// The smallest exptime that the server reads as a Unix time: a second of January 1970.
+/// The smallest exptime that the server interprets as a Unix time: a second in January 1970.
 const LONG_PAST: u32 = 30 * 24 * 60 * 60 + 1;

@@ -17,10 +17,10 @@ pub const MECHANISM_BYTES_MAX: usize = 32;
 /// The maximum length of the credentials, in bytes.
 pub const CREDENTIALS_BYTES_MAX: usize = 4096;
 
-/// Parses the request that `input` begins with.
+/// Parses the request at the beginning of `input`.
 ///
-/// The header alone decides whether a request is valid. Only then the parser waits for extras and
-/// key. It never waits for a value, except for credentials.
+/// The header determines whether a request is valid. The parser checks it before it waits for
+/// extras and key. It never waits for a value, except for credentials.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, binary};
@@ -72,7 +72,7 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Refuses bytes of another protocol: the next request cannot be found in them.
+/// Refuses bytes of another protocol, in which the next request cannot be found.
 #[cold]
 fn no_request(input: &[u8]) -> Parsed<'_> {
     let (frame, consumed) = (Frame::default(), input.len());
@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
         Parsed::Command { command, frame: self.frame(), consumed }
     }
 
-    /// Returns the command, or the error if the key names a section that does not exist.
+    /// Returns the command, or an error if the key names an unknown section.
     fn command(&self) -> Result<Command<'a>, Response> {
         let key = self.key;
         Ok(match aloud(self.header.opcode) {
@@ -189,8 +189,8 @@ fn frame<'a>(header: &Header, key: &'a [u8]) -> Frame<'a> {
     Frame::Binary(binary::Frame { opcode: header.opcode, opaque: header.opaque, key })
 }
 
-/// Returns the command for the key of a `stat`: a section, or a switch of `stats detail`. As in
-/// memcached, some names match as a prefix of the key.
+/// Returns the command for the key of a `stat`: a section, or a setting of `stats detail`. Like in
+/// memcached, some names need to match only the beginning of the key.
 fn statistics(key: &[u8]) -> Option<Command<'_>> {
     let Some(rest) = key.strip_prefix(b"detail") else {
         return section(key).map(Command::Stats);
@@ -217,13 +217,14 @@ fn section(key: &[u8]) -> Option<StatsSection> {
     })
 }
 
-/// Returns an exptime, which is unsigned in this protocol; 0 if the request has none.
+/// Returns the exptime, which is unsigned in this protocol, or 0 if the request does not contain
+/// one.
 fn exptime(extras: &[u8]) -> i64 {
     i64::from(number_32(extras).0)
 }
 
-/// Splits the first number off the extras. The caller has checked the form of the request: a number
-/// is missing only if it has no effect.
+/// Splits the first number off the extras. The caller has checked the form of the request, so that
+/// a number is missing only if it has no effect.
 fn number_32(extras: &[u8]) -> (u32, &[u8]) {
     extras
         .split_first_chunk()

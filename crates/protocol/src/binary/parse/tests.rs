@@ -91,7 +91,7 @@ fn gets_and_touches_have_a_key_and_perhaps_an_exptime() {
     for opcode in [GET, GETQ, GETK, GETKQ] {
         assert_eq!(command(&request(opcode, &[], b"k", b"")), (get(None), 25), "{opcode:#x}");
     }
-    // Exptimes are unsigned: this one is in the year 2106.
+    // Exptimes are unsigned. This one is in the year 2106.
     let late = [0xff; 4];
     for opcode in [GAT, GATQ, GATK, GATKQ] {
         let input = request(opcode, &late, b"k", b"");
@@ -259,7 +259,7 @@ fn lengths_that_contradict_each_other_end_the_connection_at_the_header() {
             let bytes = header.bytes(REQUEST_MAGIC);
             assert_eq!(bad(&bytes), (UNKNOWN, 24, 0, true), "{header:?}");
         }
-        // More extras than any opcode has, in a body that has room for them.
+        // More extras than any opcode has, in a body that is large enough for them.
         let header = Header {
             opcode,
             extras_bytes: 0xff,

@@ -94,7 +94,7 @@ pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display, frame: &
     }
 }
 
-/// Returns the status of a store whose condition did not hold. It depends on the opcode.
+/// Returns the status of a store whose condition did not hold. The status depends on the opcode.
 fn refused(response: &Response, frame: &Frame<'_>) -> u16 {
     match (aloud(frame.opcode), response) {
         (APPEND | PREPEND, _) => status::NOT_STORED,
@@ -122,7 +122,7 @@ fn push(out: &mut Vec<u8>, header: Header, extras: &[u8], rest: &[u8]) {
     out.extend_from_slice(rest);
 }
 
-/// Returns the length of a key. The parser has refused longer ones.
+/// Returns the length of a key. The parser has refused longer keys.
 fn bytes_16(key: &[u8]) -> u16 {
     key.len().try_into().unwrap_or(u16::MAX)
 }

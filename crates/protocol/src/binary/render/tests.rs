@@ -1,4 +1,4 @@
-//! Responses, read back with the client's reader.
+//! Tests of responses, which the client's parser reads back.
 
 use super::*;
 use crate::binary::client::{ParsedReply, Reply, read_reply};

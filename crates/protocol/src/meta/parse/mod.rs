@@ -39,7 +39,7 @@ pub(crate) fn get<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
 
 /// `ms <key> <bytes> <flags>*`
 ///
-/// Once the length is known, a refusal skips the value.
+/// Once the length is known, the server skips the value of a refused command.
 pub(crate) fn set<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let (Some(key), Some(bytes)) = (words.next(), words.next().and_then(value_bytes)) else {
         return refuse(ClientError::BadFormat, consumed, 0);
@@ -172,7 +172,7 @@ impl Asked {
         bad_token.map_or(Ok(asked), Err)
     }
 
-    /// Splits a flag into letter and token and notes the letter.
+    /// Splits a flag into letter and token and records the letter.
     #[inline]
     fn take<'f>(&mut self, flag: &'f [u8]) -> Result<(u8, &'f [u8]), ClientError> {
         let (&letter, token) = flag.split_first().ok_or(ClientError::BadFormat)?;
@@ -196,7 +196,8 @@ impl Asked {
         match letter {
             b'T' => {
                 self.exptime = Some(exptime()?);
-                // An item that is created gets the exptime of whichever of the two comes last.
+                // If the command creates an item, the later one of the two flags determines its
+                // exptime.
                 self.vivify = self.vivify.and(self.exptime);
             }
             b'N' => self.vivify = Some(exptime()?),
@@ -212,7 +213,7 @@ impl Asked {
                 let flags = number::unsigned_32(token).ok_or(ClientError::BadFormat)?;
                 self.client_flags = Some(flags);
             }
-            // A missing mode is refused like an unknown one.
+            // A missing mode is refused like an unknown mode.
             b'M' => self.mode = Some(token.first().copied().unwrap_or(b' ')),
             b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(ClientError::OpaqueTooLong),
             _ => {}
@@ -272,7 +273,7 @@ fn is_base64(key: &[u8]) -> bool {
     base64::decode(key, &mut [0; KEY_BYTES_MAX]).is_some()
 }
 
-/// The maximum number of words in a line, name and key included.
+/// The maximum number of words in a line, including name and key.
 const WORDS_MAX: u8 = 20;
 
 /// The maximum length of an opaque in bytes.

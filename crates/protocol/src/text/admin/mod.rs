@@ -12,7 +12,7 @@ use crate::number;
 use crate::parsed::Parsed;
 use crate::response::ClientError;
 
-/// The words after the name of a line. Commands without a list of keys need no more.
+/// The words after the name of a line. This is enough for all commands without a list of keys.
 type Rest<'a> = [Option<&'a [u8]>; 6];
 
 impl<'a> Arguments<'a> {
@@ -139,12 +139,12 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// True if the typed word abbreviates `name`.
+/// True if the word is an abbreviation of `name`.
 fn begins(word: &[u8], name: &str) -> bool {
     name.as_bytes().starts_with(word)
 }
 
-/// Returns the meaning of the first name that the typed word abbreviates.
+/// Returns the meaning of the first name of which the word is an abbreviation.
 fn pick<T: Copy>(word: &[u8], names: &[(&str, T)]) -> Option<T> {
     names.iter().find(|(name, _)| begins(word, name)).map(|(_, meant)| *meant)
 }
@@ -218,7 +218,7 @@ enum Crawling {
     Tocrawl,
 }
 
-/// In memcached's order: the first name that the typed word abbreviates wins.
+/// In memcached's order: the first name of which the word is an abbreviation wins.
 const CRAWLER_WORDS: &[(&str, Crawling)] = &[
     ("crawl", Crawling::Crawl),
     ("metadump", Crawling::Dump(DumpForm::Meta)),
@@ -227,7 +227,7 @@ const CRAWLER_WORDS: &[(&str, Crawling)] = &[
     ("sleep", Crawling::Sleep),
 ];
 
-/// In memcached's order: the first name that the typed word abbreviates wins.
+/// In memcached's order: the first name of which the word is an abbreviation wins.
 const TOPICS: &[(&str, Topics)] = &[
     ("rawcmds", Topics::SILENT),
     ("evictions", Topics::EVICTIONS),

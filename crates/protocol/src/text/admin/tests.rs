@@ -4,7 +4,7 @@ use super::*;
 use crate::text::Parser;
 use crate::{Bad, Frame, Response};
 
-/// Returns the command of a line, which must be consumed as a whole.
+/// Returns the command of a line. The command must consume the complete line.
 fn admin(line: &str) -> Admin {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Command { command: Command::Admin(admin), frame, consumed } => {
@@ -101,7 +101,7 @@ fn lru_commands_are_parsed() {
     }
 }
 
-/// CVE-2019-11596 of memcached: it read a missing argument after these words.
+/// CVE-2019-11596 of memcached, which read a missing argument after these commands.
 #[test]
 fn cve_2019_11596_lru_without_its_last_argument() {
     for line in ["lru mode\r\n", "lru temp_ttl\r\n", "lru tune\r\n", "lru mode  \r\n"] {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::admin::{Admin, ClockMove, Crawled, Detail, DumpForm, Knob, Topics};
 
-/// Returns the line of an administrative command, without its end. An argument that the parser
-/// found invalid is written as an invalid one.
+/// Returns the line of an administrative command, without its end. Writes an invalid argument for
+/// an argument that the parser has found invalid.
 pub(super) fn line(admin: &Admin) -> String {
     match admin {
         Admin::ReassignSlabs(Some((from, to))) => format!("slabs reassign {from} {to}"),

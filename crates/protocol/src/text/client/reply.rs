@@ -5,8 +5,7 @@ use memchr::memchr;
 use crate::lines::line::{LINE_END, REPLY_LINE_BYTES_MAX};
 use crate::number;
 
-/// One line of a response; for a hit, the line and its value. Borrows from the bytes it was read
-/// from.
+/// One line of a response, and for a hit also its value. Borrows from the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// `VALUE`: a requested item. More items or a [`Reply::End`] follow.
@@ -61,8 +60,8 @@ pub struct Hit<'a> {
 /// The result of [`read_reply`].
 pub type ParsedReply<'a> = crate::parsed_reply::ParsedReply<Reply<'a>>;
 
-/// Reads the first reply of `input`. Keeps no state between calls, so an incomplete reply is read
-/// again from its beginning; that costs one line, however long the value is.
+/// Reads the first reply of `input`. Keeps no state between calls, so that an incomplete reply is
+/// parsed again from its beginning. That costs only one line, even if the value is long.
 pub fn read_reply(input: &[u8]) -> ParsedReply<'_> {
     let Some(newline) = memchr(b'\n', input) else {
         let bytes_min = input.len() as u64 + 1;
@@ -85,7 +84,8 @@ pub fn read_reply(input: &[u8]) -> ParsedReply<'_> {
     }
 }
 
-/// Reads a hit: `head` is the line after `VALUE`, `rest` follows the line of `line_bytes`.
+/// Reads a hit. `head` is the line after `VALUE`, and `rest` are the bytes after the line of
+/// `line_bytes`.
 fn read_hit<'a>(head: &'a [u8], rest: &'a [u8], line_bytes: usize) -> ParsedReply<'a> {
     let mut words = head.split(|byte| *byte == b' ');
     let (Some(key), Some(flags), Some(value_bytes)) = (
@@ -145,7 +145,7 @@ fn longer_line(line: &[u8]) -> Option<Reply<'_>> {
     if errors.iter().any(|error| line.starts_with(error)) {
         return Some(Reply::Error(line));
     }
-    // A decrement that shortens a counter pads it with spaces, and some servers send them.
+    // A decrement that shortens a counter pads it with spaces, and some servers send these spaces.
     number::unsigned_64(line.trim_ascii_end()).map(Reply::Number)
 }
 

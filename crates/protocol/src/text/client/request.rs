@@ -8,13 +8,13 @@ use crate::lines::line::LINE_END;
 use crate::number::push_number;
 use crate::{local, meta};
 
-/// Appends the line of one request. A [`Command::Get`] asks for one key; see [`get`] for several.
-/// The value of a [`Command::Store`] is not written; see [`store`] for both together.
-/// [`Command::EndOfKeys`] is not a request of its own and writes nothing; neither do
-/// [`Command::Mechanisms`] and [`Command::Authenticate`], which the text protocol does not have.
+/// Appends the line of one request. A [`Command::Get`] requests one key; [`get`] requests several.
+/// Does not write the value of a [`Command::Store`]; [`store`] writes both. Writes nothing for
+/// [`Command::EndOfKeys`], which is not a separate request, and for [`Command::Mechanisms`] and
+/// [`Command::Authenticate`], which the text protocol does not have.
 ///
-/// `quiet` adds `noreply`, except to requests that are always answered: get, stats, version, quit,
-/// shutdown, administrative commands.
+/// `quiet` adds `noreply`, except to requests that always have a response: get, stats, version,
+/// quit, shutdown, administrative commands.
 ///
 /// # Errors
 /// [`UnsendableKey`]; `out` is unchanged.
@@ -84,8 +84,8 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
     Ok(())
 }
 
-/// Appends a request for some keys: `get` or `gets`, with an `exptime` `gat` or `gats`. Writes
-/// nothing if `keys` is empty.
+/// Appends a request for several keys: `get` or `gets`, or with an `exptime` `gat` or `gats`.
+/// Writes nothing if `keys` is empty.
 ///
 /// # Errors
 /// [`UnsendableKey`]; `out` is unchanged.
@@ -194,7 +194,8 @@ fn push_keyed(out: &mut Vec<u8>, name: &[u8], key: &[u8]) -> Result<(), Unsendab
     Ok(())
 }
 
-/// Appends words separated by spaces; after an empty last word the caller appends a number.
+/// Appends words separated by spaces. If the last word is empty, the caller appends a number after
+/// the space.
 fn push_words(out: &mut Vec<u8>, words: &[&[u8]]) {
     for (index, word) in words.iter().enumerate() {
         if index > 0 {

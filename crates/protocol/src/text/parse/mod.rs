@@ -16,9 +16,9 @@ use crate::{meta, number};
 
 /// Finds the commands in a connection's bytes.
 ///
-/// The caller keeps the bytes: each call gets the bytes not yet consumed, from the first one on,
-/// and the parser stores only its position in them. After [`Parsed::NeedMore`] the caller passes
-/// the same bytes with more behind them.
+/// The caller keeps the bytes. It passes all bytes that are not consumed yet to each call, and the
+/// parser stores only its position in them. After [`Parsed::NeedMore`] the caller passes the same
+/// bytes with more bytes after them.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, text::Parser};
@@ -34,17 +34,17 @@ use crate::{meta, number};
 pub struct Parser {
     /// The list of keys in progress.
     list: Option<List>,
-    /// Bytes at the beginning of the next line that hold no newline. Without this, each byte of a
-    /// line that arrives byte by byte would restart the search.
+    /// Bytes at the beginning of the next line that do not contain a newline. Without this number,
+    /// each byte of a line that arrives byte by byte would restart the search.
     scanned_bytes: usize,
 }
 
-/// A line that names keys, in progress.
+/// A line with keys that is in progress.
 #[derive(Clone, Copy, Debug)]
 enum List {
-    /// The whole line has arrived and is checked.
+    /// The complete line has arrived and is checked.
     Checked(Keys),
-    /// A line too long to be kept.
+    /// A line that is too long to buffer.
     Streamed(StreamedKeys),
 }
 
@@ -84,7 +84,7 @@ impl Parser {
         }
     }
 
-    /// Parses any line. [`Self::next`] has a shortcut for the most frequent ones.
+    /// Parses any line. [`Self::next`] has a fast path for the most frequent lines.
     fn line<'a>(&mut self, line: &Line<'a>) -> Parsed<'a> {
         if line.bytes < LINE_BYTES_MIN {
             return bad_format(line);
@@ -165,7 +165,8 @@ impl Parser {
         first
     }
 
-    /// Handles a line too long to be kept: yields its keys as they arrive, or ends the connection.
+    /// Handles a line that is too long to buffer: yields its keys as they arrive, or ends the
+    /// connection.
     #[cold]
     fn begin_streaming<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         self.scanned_bytes = 0;
@@ -182,13 +183,13 @@ impl Parser {
         Parsed::Skipped { consumed }
     }
 
-    /// An error has taken the place of the end of the list that is in progress, if one is: the rest
-    /// of its line is skipped.
+    /// Ends the current list, if there is one, because the caller has sent an error in place of its
+    /// end. The parser skips the rest of the line.
     pub fn end_list(&mut self) {
         self.list = self.list.map(|_| List::Streamed(StreamedKeys::REFUSED));
     }
 
-    /// True if no line that names keys is in progress.
+    /// True if no line with keys is in progress.
     pub fn is_between_commands(&self) -> bool {
         self.list.is_none()
     }
@@ -204,8 +205,8 @@ impl Parser {
     }
 }
 
-/// True if `input` begins with the name of a command, regardless of the rest. No response of any
-/// dialect does.
+/// True if `input` begins with the name of a command, regardless of the rest. False for every
+/// response of any dialect.
 pub(crate) fn names_command(input: &[u8]) -> bool {
     let is_end = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n');
     let name = input.split(is_end).next().unwrap_or_default();
@@ -269,7 +270,7 @@ pub(crate) const NAMES: [&[u8]; 39] = [
 
 const GET: Ask = Ask::Get { with_cas: false, exptime: None };
 
-/// The minimum length of a line in bytes, its end included. A shorter line is refused.
+/// The minimum length of a line in bytes, including its end. A shorter line is refused.
 const LINE_BYTES_MIN: usize = 4;
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ fn command(line: &str) -> (Command<'_>, bool) {
     }
 }
 
-/// Returns the response to a refused line and the bytes skipped after it. The line must be consumed
-/// and the connection stay open.
+/// Returns the response to a refused line and the bytes skipped after it. The line must be
+/// consumed, and the connection must stay open.
 fn refused(line: &str) -> (Option<Response>, u64) {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Bad(Bad { error, consumed, swallow, close: false, .. }) => {
@@ -38,7 +38,7 @@ fn refusal(error: ClientError) -> (Option<Response>, u64) {
     (Some(Response::ClientError(error)), 0)
 }
 
-/// Returns all keys of the line that `input` begins with, as text, and the length of the line.
+/// Returns all keys of the first line of `input` as text, and the length of the line.
 fn keys(input: &[u8]) -> (Vec<String>, usize) {
     let mut parser = Parser::default();
     let (mut keys, mut position) = (Vec::new(), 0);
@@ -355,7 +355,7 @@ fn a_long_line_ends_the_connection_unless_it_names_keys() {
 }
 
 /// Returns the parser's results for a stream that arrives in pieces of `step` bytes, and the length
-/// of the longest part that the caller had to keep.
+/// of the longest part that the caller had to buffer.
 fn streamed(input: &[u8], step: usize) -> (Vec<String>, usize) {
     let (mut parser, mut seen, mut start, mut kept_bytes_max) = (Parser::default(), vec![], 0, 0);
     for end in (0..=input.len()).step_by(step).chain([input.len()]) {
