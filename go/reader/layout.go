@@ -17,11 +17,12 @@ const (
 	groupBytes  = 128
 	headerBytes = 64
 	peerBytes   = 128
-	// filingBytes is the space of one segment in the sets and queues from which writers choose the next
-	// segment to reuse. A reader does not use them, but needs their size to find the parts after them.
+	// filingBytes is the space of one segment in the sets and queues from which writers choose the
+	// next segment to reuse. A reader does not use them, but needs their size to find the parts after
+	// them.
 	filingBytes = 36
-	// roundingBytes is the space that is reserved for alignment: two lines, and three words for each of
-	// the 18 sets of segments.
+	// roundingBytes is the space that is reserved for alignment: two lines, and three words for each
+	// of the 18 sets of segments.
 	roundingBytes  = 2*lineBytes + 18*3*8
 	segmentsMax    = 1 << 20
 	peersMax       = 4096
@@ -68,8 +69,8 @@ const (
 // ErrNoRegion means that a file is not a region: it does not begin with the magic number.
 var ErrNoRegion = errors.New("not a cache: the file does not begin with LARDERRG")
 
-// ErrOtherBoot means that a region was created before the last boot, or on another machine. A region
-// counts seconds by the monotonic clock, which starts again at a boot, so its deadlines are
+// ErrOtherBoot means that a region was created before the last boot, or on another machine. A
+// region counts seconds by the monotonic clock, which starts again at a boot, so its deadlines are
 // meaningless. The processes that used it have ended. The next writer that opens the file replaces
 // it with an empty cache.
 var ErrOtherBoot = errors.New("the cache is from another boot of the system: let a writer open it once")
@@ -106,9 +107,9 @@ type layout struct {
 	groupShift uint
 }
 
-// readLayout reads the superblock and computes the layout. Most fields follow from the memory limit,
-// the capacity and the number of peers. If one of them has another value than the computed one, the
-// offsets would also be wrong, so readLayout fails.
+// readLayout reads the superblock and computes the layout. Most fields follow from the memory
+// limit, the capacity and the number of peers. If one of them has another value than the computed
+// one, the offsets would also be wrong, so readLayout fails.
 func readLayout(m *memory) (layout, error) {
 	if m.word(atMagic) != magic {
 		return layout{}, ErrNoRegion

@@ -43,8 +43,8 @@ impl Index {
         self.meta_as::<true>(found, value_bytes, now)
     }
 
-    /// Same as [`Self::meta`] if `TOGETHER`. Otherwise the marks (stale, recache token) may be older
-    /// than the returned cas token, which saves a load on the hot path.
+    /// Same as [`Self::meta`] if `TOGETHER`. Otherwise the marks (stale, recache token) may be
+    /// older than the returned cas token, which saves a load on the hot path.
     #[inline]
     pub(crate) fn meta_as<const TOGETHER: bool>(
         &self,
@@ -77,7 +77,8 @@ impl Index {
         found.header.flags(self.region().memory(), found.record_at)
     }
 
-    /// Returns a found item in the form that a journal records. The caller passes its key and value.
+    /// Returns a found item in the form that a journal records. The caller passes its key and
+    /// value.
     pub(crate) fn entry<'a>(&self, key: &'a [u8], found: &Found, value: &'a [u8]) -> Entry<'a> {
         Entry {
             key,
@@ -127,7 +128,8 @@ impl Index {
     }
 
     /// Appends the value of a record to `out`. Writes a number as decimal digits, and pads it with
-    /// spaces like memcached. Must not be called for a large value: its pieces are in other records.
+    /// spaces like memcached. Must not be called for a large value: its pieces are in other
+    /// records.
     #[inline(always)]
     pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
         let value_at = found.record_at + found.header.value_at();
