@@ -6,28 +6,35 @@ import (
 	"math/bits"
 )
 
-// Format is the version of the layout that this package reads; docs/region-format.md describes it.
+// Format is the version of the region's layout that this package can read. docs/region-format.md
+// describes the layout byte by byte.
 const Format = 9
 
 const (
+	// lineBytes is the size of two cache lines, which the hardware prefetches together. The parts of
+	// a region are aligned to it, so that writers of different parts share no cache line.
 	lineBytes   = 128
 	groupBytes  = 128
 	headerBytes = 64
 	peerBytes   = 128
-	// filingBytes is the size of a segment's entries in the sets and queues in which writers find it.
+	// filingBytes is the space of one segment in the sets and queues from which writers choose the
+	// next segment to reuse. A reader does not use them, but needs their size to find the parts after
+	// them.
 	filingBytes = 36
-	// roundingBytes is the space lost to alignment: two lines, and three words of each of 18 sets.
+	// roundingBytes is the space that is reserved for alignment: two lines, and three words for each
+	// of the 18 sets of segments.
 	roundingBytes  = 2*lineBytes + 18*3*8
 	segmentsMax    = 1 << 20
 	peersMax       = 4096
 	regionBytesMin = 1 << 20
-	// threadSlotBytesMax limits the only size in the superblock that cannot be derived from other
-	// fields: it grows with the number of statistics, which a reader does not need.
+	// threadSlotBytesMax is the largest size of a thread slot that a reader accepts. A reader cannot
+	// derive this size from other fields of the superblock, because it grows with the number of
+	// statistics that the writer counts.
 	threadSlotBytesMax = 1 << 16
 	magic              = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
 )
 
-// The fields of the superblock, by offset.
+// The offsets of the superblock's fields. The superblock is the header of a region.
 const (
 	atMagic           = 0
 	atFormat          = 8
@@ -48,7 +55,8 @@ const (
 	atCapacityBytes   = 120
 )
 
-// The global words that a reader uses.
+// The offsets of the variables after the superblock that a reader uses: the current second, the
+// state of flushes, the sizes of the index, and the table of attached processes (peers).
 const (
 	atClock          = 256
 	atFlushSequence  = 384
@@ -58,20 +66,23 @@ const (
 	atPeersTable     = 1920
 )
 
-// ErrNoRegion means that a file is not a region.
+// ErrNoRegion means that a file is not a region: it does not begin with the magic number.
 var ErrNoRegion = errors.New("not a cache: the file does not begin with LARDERRG")
 
-// ErrOtherBoot means that a region was created before the last boot, or on another machine. Its
-// clock is meaningless, and the processes that used it have ended. The next writer replaces it.
+// ErrOtherBoot means that a region was created before the last boot, or on another machine. A
+// region counts seconds by the monotonic clock, which starts again at a boot, so its deadlines are
+// meaningless. The processes that used it have ended. The next writer that opens the file replaces
+// it with an empty cache.
 var ErrOtherBoot = errors.New("the cache is from another boot of the system: let a writer open it once")
 
-// FieldError means that a region has the layout of another version, or is damaged.
+// FieldError means that a field of the superblock does not have the value that this package
+// computes. The region was created by another version of Larder, or is damaged.
 type FieldError struct {
-	// Field is the name of a field of the superblock.
+	// Field describes the field.
 	Field string
-	// Found is the value of the field.
+	// Found is the value in the superblock.
 	Found uint64
-	// Expected is the value that this package's layout requires.
+	// Expected is the value that this package computes. If several values are valid, it is a limit.
 	Expected uint64
 }
 
@@ -80,22 +91,25 @@ func (e *FieldError) Error() string {
 		e.Field, e.Found, e.Expected)
 }
 
-// layout holds the offsets and sizes of a region that a reader needs.
+// layout has the offsets and sizes that a reader needs to find an item in a region.
 type layout struct {
 	segmentBytes uint64
 	segments     uint64
 	sequencesAt  uint64
-	groupsAt     uint64 // the directory of index segments
-	overflowAt   uint64 // the directory of overflow segments
-	poolAt       uint64
-	// firstLevel is the number of low hash bits that all keys of a group share from the start.
+	groupsAt     uint64 // the directory of the segments that contain index groups
+	overflowAt   uint64 // the directory of the segments that contain overflow groups
+	poolAt       uint64 // the first segment
+	// firstLevel is the number of low hash bits that select a group in a new region. Each split of a
+	// group later uses one more bit.
 	firstLevel uint
-	// groupShift is the shift that converts the number of a group to the index of its segment in the
-	// directory.
+	// groupShift converts the number of a group to an index in the directory: the number is shifted
+	// right by it, because a segment contains 1<<groupShift groups.
 	groupShift uint
 }
 
-// readLayout reads the superblock, and checks every field that follows from others.
+// readLayout reads the superblock and computes the layout. Most fields follow from the memory
+// limit, the capacity and the number of peers. If one of them has another value than the computed
+// one, the offsets would also be wrong, so readLayout fails.
 func readLayout(m *memory) (layout, error) {
 	if m.word(atMagic) != magic {
 		return layout{}, ErrNoRegion
@@ -118,7 +132,7 @@ func readLayout(m *memory) (layout, error) {
 	if threadSlotBytes == 0 || threadSlotBytes%lineBytes != 0 || threadSlotBytes > threadSlotBytesMax {
 		return layout{}, &FieldError{"bytes of a thread slot", threadSlotBytes, lineBytes}
 	}
-	// The number of peers that the creator requested; the other numbers follow from it.
+	// The number of processes that can use the region at the same time. The creator chose it.
 	peers := uint64(m.half(atPeers))
 	if peers == 0 || peers > peersMax {
 		return layout{}, &FieldError{"number of peers", peers, peersMax}
@@ -146,8 +160,9 @@ func readLayout(m *memory) (layout, error) {
 	return sizes.laidOut(memoryBytes), nil
 }
 
-// sizes are the numbers that follow from the memory limit of a region, from the highest memory
-// limit for which it has room, and from its number of peers.
+// sizes are the numbers that follow from three parameters: the memory limit at creation
+// (memoryBytes), the highest value to which it may be raised (capacityBytes), and the number of
+// peers.
 type sizes struct {
 	segmentBytes, segments, threadSlots, ttlClasses, stripes uint64
 	sequencesAt, regionBytes                                 uint64
@@ -164,11 +179,13 @@ func sizesOf(memoryBytes, capacityBytes, threadSlotBytes, peers uint64) sizes {
 	}
 	s.stripes = min(max(segmentsAbout/8/2/s.ttlClasses, 2), s.threadSlots)
 	s.sequencesAt = atPeersTable + peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
-	// The capacity includes the tables of the default number of peers. The tables of further peers
-	// are in addition to it.
+	// The tables of the default number of peers take space from the capacity: they are "paid". If the
+	// creator requested more peers, the region is larger than the capacity by their "unpaid" tables.
 	paid := min(peers, peersByMemory(memoryBytes))
 	unpaid := (peers-paid)*peerBytes + (s.threadSlots-threadSlots(memoryBytes, paid))*threadSlotBytes
 	capacityBytes = min(capacityBytes, segmentsMax*s.segmentBytes)
+	// The number of segments that fit after the tables before them, each with its own entries in the
+	// tables that have one entry per segment.
 	if before := s.sequencesAt - unpaid + roundingBytes; capacityBytes > before {
 		s.segments = (capacityBytes - before) / (s.segmentBytes + perSegmentBytes(paid))
 	}
@@ -202,11 +219,15 @@ func threadSlots(memoryBytes, peers uint64) uint64 {
 	return max(byMemory, 2*powerOfTwo(2*peers-1))
 }
 
-// perSegmentBytes returns the number of bytes that a segment uses outside of the pool.
+// perSegmentBytes returns the number of bytes that a segment needs in addition to its own memory:
+// its sequence, its header, an entry in each of three directories, a hold for each peer, a bit for
+// each peer, and its entries in the sets and queues.
 func perSegmentBytes(peers uint64) uint64 {
 	return 8 + headerBytes + 3*4 + peers*8 + (peers+63)/64*8 + filingBytes
 }
 
+// laidOut returns the offsets of the parts. They follow each other in the order that
+// docs/region-format.md shows, except that the pool ends at the end of the region.
 func (s *sizes) laidOut(memoryBytes uint64) layout {
 	headersAt := roundUp(s.sequencesAt+s.segments*8, headerBytes)
 	groupsAt := headersAt + s.segments*headerBytes

@@ -1,4 +1,8 @@
-//! The parts of a found record: key, value, metadata, and the table of a large value.
+//! The parts of a found record: key, value, metadata, and the table of a large value's pieces.
+//!
+//! A lookup returns a [`Found`]: the slot and the record of an item at that moment. A caller that
+//! holds the lock of the item's group can rely on it. Any other caller must check afterwards that
+//! the slot and the segment have not changed.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -12,14 +16,18 @@ use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::FREQ_MAX;
 
-/// Returns the offset of the first slot in the table of a large value's record.
+/// Returns the offset of the first slot in the table of a large value's record. The table follows
+/// the total length of the value, a word of 8 bytes.
 pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
     record_at + header.value_at() + 8
 }
 
 impl Index {
-    /// Counts a read in the slot, for eviction. Returns true if it raised the freq. The read is not
-    /// counted if the slot has changed since. At the highest freq, a read writes nothing.
+    /// Counts a read of an item in the freq of its slot, by which the evictor decides whether the
+    /// item survives. Returns true if it raised the freq.
+    ///
+    /// At the highest freq it writes nothing, so that the cache line of a hot item stays shared.
+    /// If another thread has changed the slot since it was found, the read is not counted.
     #[inline]
     pub(crate) fn note_read(&self, found: &Found) -> bool {
         let (slot, freq) = (found.slot, found.slot.freq());
@@ -30,10 +38,13 @@ impl Index {
         }
     }
 
+    /// Returns the metadata of a found item. `value_bytes` is the length that clients read.
     pub(crate) fn meta(&self, found: &Found, value_bytes: usize, now: Second) -> Meta {
         self.meta_as::<true>(found, value_bytes, now)
     }
 
+    /// Same as [`Self::meta`] if `TOGETHER`. Otherwise the marks (stale, recache token) may be
+    /// older than the returned cas token, which saves a load on the hot path.
     #[inline]
     pub(crate) fn meta_as<const TOGETHER: bool>(
         &self,
@@ -43,8 +54,9 @@ impl Index {
     ) -> Meta {
         let cas = self.version(found);
         let header = match TOGETHER {
-            // Loaded again after the version: a reader that loads the version of a mark also loads
-            // the mark. Pairs with the release in `update_meta_here`.
+            // A thread that marks an item as stale first stores the mark in the header, and then a
+            // new version. A reader that has loaded this version and now loads the header again
+            // therefore also finds the mark. Pairs with the release in `update_meta_here`.
             true => Header::load(self.region().memory(), found.record_at),
             false => found.header,
         };
@@ -65,7 +77,8 @@ impl Index {
         found.header.flags(self.region().memory(), found.record_at)
     }
 
-    /// Returns a found item with its key and value.
+    /// Returns a found item in the form that a journal records. The caller passes its key and
+    /// value.
     pub(crate) fn entry<'a>(&self, key: &'a [u8], found: &Found, value: &'a [u8]) -> Entry<'a> {
         Entry {
             key,
@@ -79,8 +92,9 @@ impl Index {
         }
     }
 
-    /// Returns the value of a linked item, including its pieces. The caller holds the lock of its
-    /// group. A thread that empties a segment needs that lock for each piece that it moves.
+    /// Copies the complete value of an item, and joins the pieces of a large one. The caller holds
+    /// the lock of the item's group. The pieces cannot move during the copy: a thread that empties
+    /// a segment takes the same lock for each piece that it moves.
     pub(crate) fn linked_value(&self, found: &Found) -> Vec<u8> {
         let mut value = Vec::new();
         if !found.header.is_large() {
@@ -95,7 +109,7 @@ impl Index {
         value
     }
 
-    /// Returns the length of a record's value.
+    /// Returns the length of a record's value in bytes, as clients read it.
     pub(crate) fn value_bytes(&self, found: &Found) -> usize {
         match found.header.is_large() {
             true => {
@@ -106,14 +120,16 @@ impl Index {
         }
     }
 
-    /// Returns the number of a number record.
+    /// Returns the value of a number record. Such a record stores the number in binary, so that an
+    /// `incr` can change it in place.
     pub(crate) fn number(&self, found: &Found) -> Number {
         // Pairs with the release in `set_number`.
         Number(self.region().word(found.record_at + found.header.value_at()).load(Acquire))
     }
 
-    /// Appends the value of a record, in the form that clients read, to `out`. Not for large
-    /// values.
+    /// Appends the value of a record to `out`. Writes a number as decimal digits, and pads it with
+    /// spaces like memcached. Must not be called for a large value: its pieces are in other
+    /// records.
     #[inline(always)]
     pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
         let value_at = found.record_at + found.header.value_at();
@@ -124,7 +140,7 @@ impl Index {
         }
     }
 
-    /// Stores the header of a found record. The caller holds the lock of its group.
+    /// Replaces the header of a found record. The caller holds the lock of its group.
     pub(crate) fn set_header(&self, found: &Found, header: Header) {
         if header != found.header {
             // Pairs with the acquire in `Header::load`.
@@ -132,8 +148,8 @@ impl Index {
         }
     }
 
-    /// Stores the deadline of a found record that has the field. The caller holds the lock of its
-    /// group.
+    /// Replaces the deadline of a found record. Does nothing if `deadline` is `None` or the record
+    /// has no deadline field. The caller holds the lock of its group.
     pub(crate) fn set_deadline(&self, found: &Found, deadline: Option<Deadline>) {
         if let (Some(deadline), Some(at)) = (deadline, found.header.deadline_at()) {
             self.segments().note_deadline(found.slot.segment(), deadline);
@@ -141,7 +157,7 @@ impl Index {
         }
     }
 
-    /// Returns the offsets of the table's slots.
+    /// Returns the offsets of the slots in a large value's table. Each slot names a piece.
     pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
         let first = table_at(found.record_at, found.header);
         let count = (found.header.value_bytes() / 8).saturating_sub(1);
@@ -155,15 +171,18 @@ impl Index {
         key
     }
 
-    /// Notes, for a reader without a lock, that the reader uses a found item now. Does nothing if
-    /// another thread holds the item's group or if the item has moved since.
+    /// Stores `now` as the time of last use of an item that a reader found without a lock.
+    ///
+    /// A reader must not wait, so this only tries to lock the item's group. It does nothing if
+    /// another thread holds the lock, or if the item has moved or changed since it was found.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_use(&self, thread: &ThreadSlot, hash: u64, found: &Found, now: Second) {
         let Some(_locked) = self.try_lock(thread, hash) else {
             return;
         };
-        // While the group is locked, the record stays in place if the slot still names it.
+        // If the slot still names the record, the record cannot move before the group is unlocked.
+        // Otherwise the bytes at its offset may already belong to another record.
         let is_there = self.slot(found.slot_at).is_same(found.slot)
             && self.segments().sequence(found.slot.segment()).load(Acquire) == found.sequence;
         if is_there {

@@ -1,4 +1,10 @@
-//! Loads: a store that succeeds only if the key is unchanged since its load started.
+//! Loads: after a miss, one caller computes the value and stores it, unless the key has changed
+//! since the caller started.
+//!
+//! Without this condition, a slow load could overwrite a newer value, or store an item again that
+//! was deleted in the meantime. So [`Engine::begin_load`] returns a *basis*, which identifies the
+//! state of the key, and [`Engine::end_load`] stores the value only if the key is still in that
+//! state:
 //!
 //! ```text
 //! begin ─▶ the key has a live item: the item is the basis ───────┐
@@ -7,10 +13,11 @@
 //! end: does the index still name the basis for the key? ── yes: store, no: do not store
 //! ```
 //!
-//! A reservation is a record without a value whose deadline has always passed. Readers treat it as
-//! an expired item, and a store, a delete or a flush of the key removes it like an expired item.
-//! Therefore all processes that share the region also detect a delete of an absent key. The flags
-//! of a reservation contain the second until which it is kept.
+//! The reservation is needed because an absent key has no state that a delete could change. It is a
+//! record without a value whose deadline has always passed. Readers treat it as an expired item. A
+//! store, a delete or a flush of the key removes it like an expired item, and the load then finds
+//! that its basis is gone. This also works between processes, because the reservation is in the
+//! region that they share. The flags of a reservation contain the second until which it is kept.
 
 pub(crate) mod lease;
 
@@ -28,18 +35,20 @@ use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Draft, Form};
 
-/// How often a load tries to reserve a key while other threads store and delete it.
+/// The number of attempts to reserve a key. An attempt fails if other threads store and delete the
+/// key between the lookup and the reservation.
 const RESERVATIONS_MAX: u32 = 8;
 
 impl Engine {
-    /// Returns the basis for a load of a key's value. If `reserved_until` is given and the key has
-    /// no item, this reserves the key at least until that second, unless the memory of the
-    /// reservation is needed. Without it, the basis of a key without an item is [`Basis::ABSENT`].
+    /// Begins a load, and returns its basis. If the key has no item, `reserved_until` decides: with
+    /// a deadline, this reserves the key at least until that second, but an eviction may remove the
+    /// reservation earlier. With `None`, the basis is [`Basis::ABSENT`], and the load does not
+    /// detect a delete.
     ///
     /// Cost: same as a delete; with a reservation also a store.
     ///
     /// # Errors
-    /// [`StoreError`], also if no memory is available for the reservation.
+    /// [`StoreError`], for example if no memory is available for the reservation.
     pub fn begin_load(
         &self,
         operation: &Operation<'_>,
@@ -62,19 +71,21 @@ impl Engine {
             };
             self.reserve_key(op, key, hash, &[], until)?;
         }
+        // The key changes too often. The caller can compute the value, but cannot store it.
         Ok(Basis::OVERTAKEN)
     }
 
-    /// Stores a loaded value unless the key changed since `basis` was taken. [`Stored::Exists`] and
-    /// [`Stored::NotStored`] mean that the key has another item, and [`Stored::NotFound`] that it
-    /// has no item. A touch that leaves the record in place does not count as a change. Ignores the
-    /// request's mode and cas token.
+    /// Ends a load: stores the value, unless the key has changed since [`Engine::begin_load`]
+    /// returned `basis`. Returns [`Stored::Exists`] if the key now has another item,
+    /// [`Stored::NotStored`] if it has an item and the basis was [`Basis::ABSENT`], and
+    /// [`Stored::NotFound`] if the basis is gone and the key has no item. A touch that leaves the
+    /// record in place does not count as a change. Ignores the request's mode and cas token.
     ///
     /// Cost: same as [`Engine::store`].
     ///
     /// # Errors
-    /// [`StoreError`]; the current item stays, and after [`StoreError::Journal`] also the
-    /// reservation.
+    /// [`StoreError`]. The current item stays. After [`StoreError::Journal`] the reservation stays
+    /// as well, so that the caller can try again.
     pub fn end_load(
         &self,
         operation: &Operation<'_>,
@@ -89,14 +100,15 @@ impl Engine {
         let condition = Condition::Loaded(basis);
         let stored = self.place(op, &request, value, &condition).map_err(StoreError::from);
         self.index().grow_if_due(op);
-        // The caller tries again after the journal has refused the change.
+        // The journal refuses a change if the disk must be read or written first. The caller then
+        // tries again, and needs the reservation.
         if !matches!(stored, Ok(Stored::Stored { .. }) | Err(StoreError::Journal(_))) {
             self.cancel_load(op.thread, request.key, basis)?;
         }
         stored
     }
 
-    /// Removes the reservation of a load if it still exists. Does not change anything else.
+    /// Abandons a load: removes its reservation if it still exists. Never removes an item.
     ///
     /// # Errors
     /// [`Stuck`].
@@ -114,15 +126,16 @@ impl Engine {
         Ok(())
     }
 
-    /// True if a found record can be the basis of a load: a live item, or a reservation that no
-    /// flush has ended.
+    /// True if a found record can be the basis of a load. It must be a live item, or a reservation
+    /// that was stored after the last flush.
     fn is_basis(&self, found: &Found, now: Second) -> bool {
         self.index().death(found, now).is_none()
             || !self.segments().is_flushed(found.sequence)
                 && self.index().reserved_until(found).is_some()
     }
 
-    /// Stores a reservation if the key has neither an item nor a reservation.
+    /// Stores a reservation if the key has neither an item nor a reservation. `value` is empty, or
+    /// names the holder of a lease (`lease.rs`).
     fn reserve_key(
         &self,
         op: &Op<'_>,
@@ -134,6 +147,7 @@ impl Engine {
         let draft = Draft {
             key,
             hash,
+            // 0 would mean that the record is not a reservation.
             flags: until.0.max(1),
             deadline: Some(Deadline::PAST),
             versioned: self.segments().keeps_versions(),

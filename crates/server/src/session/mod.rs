@@ -1,5 +1,8 @@
-//! A session parses a peer's bytes into commands and renders responses into bytes. It performs no
-//! I/O.
+//! A session is the protocol state of one connection. It parses the bytes that a client sent,
+//! executes the commands, and appends the responses to an output buffer.
+//!
+//! It performs no I/O: the connection (`net/connection/`) receives the bytes and sends the output.
+//! So the same code also serves UDP datagrams, and tests need no socket.
 
 mod ahead;
 mod allowance;
@@ -35,25 +38,28 @@ pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::suspended::SuspendedCommand;
 
-/// The state of the conversation with one peer.
+/// The protocol state of one peer, the client at the other end of a connection.
 ///
-/// The caller keeps the bytes: input that [`Session::receive`] does not consume must be passed
-/// again, followed by more. The responses do not depend on how the bytes are divided into calls.
+/// A session does not buffer input: the caller must pass the bytes that [`Session::receive`] did
+/// not consume again, followed by more. The responses are the same however the input is split into
+/// calls.
 #[derive(Debug)]
 pub struct Session {
     /// The session's id in the log.
     id: u64,
     parser: Parser,
     state: State,
-    /// True if the current list of keys has been logged.
+    /// The parser returns one command for each key of a line like `get a b c`. True if the log
+    /// already has the current line.
     shown_list: bool,
     /// True if the peer has sent `quit`.
     has_quit: bool,
-    /// True if the session ends with its first input, so that no work may remain after it.
+    /// True for the session of a single UDP datagram. No work may remain after its response.
     is_brief: bool,
-    /// True if the peer may map the cache's memory and read it.
+    /// True if the peer is a local reader, which may map the cache's memory and read it.
     may_read: bool,
-    /// The key of the command that waits for a disk read.
+    /// The key of the command that waits for a disk read. The caller receives it from
+    /// `keys_to_ask`.
     asked: Option<Box<[u8]>>,
 }
 
@@ -61,8 +67,8 @@ pub struct Session {
 enum State {
     /// The next byte begins a command, or continues a list of keys.
     Command,
-    /// A command waits for the disk. The next byte begins its value if it is a store; otherwise as
-    /// in `Command`.
+    /// A command waits for a disk read. If it is a store, the next byte begins its value; otherwise
+    /// the next command.
     Suspended(Box<SuspendedCommand>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
@@ -72,7 +78,7 @@ enum State {
     Dump(Box<Dump>),
     /// The session writes the rest of a list of connections before it reads the next byte.
     Connections(Box<ConnectionList>),
-    /// The session gathers statistics, for a command with this frame.
+    /// The session gathers statistics in several steps, then responds in this form.
     Gather(Box<StatsResponse>, Box<Kept>),
     /// The session ignores input. The connection sends watch lines until it is closed.
     Watch(Box<Watch>),
@@ -80,7 +86,7 @@ enum State {
 
 impl Session {
     /// Creates a session. `id` identifies it in the log. If the server requires authentication, its
-    /// configuration determines the protocol.
+    /// credentials determine the dialect, and `protocol` has no effect.
     pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
         let parser = match &server.access.credentials {
             Some(credentials) => Parser::locked(credentials.dialect()),
@@ -102,8 +108,8 @@ impl Session {
         }
     }
 
-    /// Creates the session of a single datagram, which starts nothing that would outlive its first
-    /// input.
+    /// Creates the session of a single UDP datagram. It refuses commands that would still have work
+    /// after the response, such as `watch`.
     pub(crate) fn brief(server: &Server) -> Self {
         Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
     }
@@ -113,10 +119,10 @@ impl Session {
         self.may_read = true;
     }
 
-    /// Executes the commands of `input` and appends the responses to `out`, within `allowance`.
-    /// Pieces of large values are not copied: `out` refers to them. `wait` decides how the commands
-    /// wait for the disk: after [`Next::Disk`] the caller looks up the session's keys and calls
-    /// again.
+    /// Executes the commands of `input` and appends the responses to `out`, until the input or
+    /// `allowance` is used up. Large values are not copied: `out` refers to their pieces in the
+    /// cache's memory. `wait` decides whether a command that needs the disk blocks. If it does not,
+    /// this returns [`Next::Disk`]: the caller looks up `keys_to_ask` on the disk, and calls again.
     pub fn receive(
         &mut self,
         executor: &Executor,
@@ -208,7 +214,7 @@ impl Session {
                 batch.respond(&Response::Hit, &kept.frame());
                 self.state = State::Command;
             }
-            // A part of the value has already been sent.
+            // A part of the value has already been sent, so no error response is possible.
             Err(_) => return Step::Stop(0, Next::Close),
         }
         Step::GoOn(0)
@@ -220,8 +226,9 @@ impl Session {
         if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
         }
-        // By reference: the parser has just written the value field by field. A move would read it
-        // in wider loads, which would wait until all of these stores have left the store buffer.
+        // By reference: the parser has just written the command to memory field by field. A move
+        // would read it in wider loads. The processor cannot forward several stores to one load, so
+        // these loads would wait until the stores have left the store buffer.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
                 self.decode(batch, command, frame, input, *consumed)
@@ -236,8 +243,9 @@ impl Session {
         }
     }
 
-    /// True if the next command reads an item that does not fit into the rest of the output. The
-    /// command is not consumed; the caller passes it again once the output is sent.
+    /// True if the next command reads an item that does not fit into the rest of the output. Called
+    /// only while memory for buffers is short. The command is not consumed: the caller sends the
+    /// output first, and passes the command again.
     #[cold]
     fn lacks_room(&self, batch: &Batch<'_>, input: &[u8]) -> bool {
         if batch.out.is_empty() {
@@ -252,7 +260,7 @@ impl Session {
         };
         let item_bytes = |meta: Meta| HEAD_BYTES_MAX + key.len() + meta.value_bytes;
         let room = batch.tight_bytes_max.saturating_sub(batch.out.bytes.len());
-        // An item that is only on disk is read when the command is executed.
+        // The length of an item that is only on disk is not known yet, so it counts as fitting.
         match batch.executor.cache().raw(batch.wait).peek(key) {
             Poll::Ready(Ok(Some(meta))) => item_bytes(meta) > room,
             Poll::Ready(_) | Poll::Pending => false,
@@ -289,12 +297,14 @@ impl Session {
         self.run_unsampled(batch, parsed)
     }
 
-    /// Same as [`Self::run`], but samples the command for the hot keys.
+    /// Same as [`Self::run_unsampled`], but also passes the key and the number of bytes to the
+    /// statistics of hot keys, which count one command in many.
     #[cold]
     fn run_with_sampling(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         let started = batch.out.len();
         let step = self.run_unsampled(batch, parsed);
         if matches!(step, Step::Stop(_, Next::Disk)) {
+            // The command runs again after the disk read.
             return step;
         }
         let key = key_of(parsed.command);
@@ -319,7 +329,8 @@ impl Session {
         }
     }
 
-    /// Same as [`Self::run`], but reports the command to observers.
+    /// Same as [`Self::dispatch`], but also reports the command to its observers: `watch` clients,
+    /// the prefix counters and the log.
     #[cold]
     fn run_with_observers(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         if Self::must_suspend(batch, parsed) {
@@ -328,7 +339,7 @@ impl Session {
         let started = batch.out.bytes.len();
         let observer = batch.observer(self.id);
         let wait = batch.wait;
-        // A command that was already reported must not be suspended.
+        // The command is reported now. If it were suspended after this, it would be reported twice.
         batch.wait = wait.without_asking();
         let meta = observer.before(parsed.command, parsed.call(batch));
         batch.last_response = None;
@@ -345,7 +356,7 @@ impl Session {
         step
     }
 
-    /// Executes a command. Remembers the response if `OBSERVED`.
+    /// Executes a command. If `OBSERVED`, also keeps the response in the batch for observers.
     #[inline]
     fn dispatch<const OBSERVED: bool>(
         &mut self,
@@ -358,7 +369,8 @@ impl Session {
         }
     }
 
-    /// Logs a command and its response; a list of keys is logged with the first key.
+    /// Logs a command and its response. The line of a list of keys is logged only for the first
+    /// key.
     #[cold]
     fn show(&mut self, words: &[u8], is_of_list: bool, batch: &Batch<'_>, started: usize) {
         let log = batch.executor.log();
@@ -396,7 +408,7 @@ impl Session {
                     // The error ends the response to a list of keys: clients expect no `END` after
                     // it.
                     Response::ServerError(_) => self.parser.end_list(),
-                    // Some statistics visit many thousands of items.
+                    // Some statistics visit many thousands of items: other connections are next.
                     Response::EndOfStats => (batch.left, batch.took_long) = (0, true),
                     _ => {}
                 }
@@ -471,8 +483,8 @@ impl Session {
             batch.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
         }
         if self.is_brief && !names_command(input) {
-            // The input may be a response. An answer to it could start an endless exchange between
-            // two servers.
+            // The datagram may be another server's response to a forged request. If both servers
+            // answered each other's errors, the exchange would never end.
             return Step::Stop(input.len(), Next::Close);
         }
         batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND);
@@ -500,8 +512,9 @@ impl Session {
         }
     }
 
-    /// Returns the frame for an unsolicited message in the peer's dialect. If the peer is about to
-    /// send a value, the message is the outcome of that store.
+    /// Returns the form of a message that is not a response to a command, for example the error
+    /// before the server closes a connection. In the binary protocol, a message during the value of
+    /// a store is the response to that store.
     pub(crate) fn unasked(&self) -> Frame<'_> {
         match &self.state {
             State::Payload(payload) if matches!(payload.frame(), Frame::Binary(_)) => {
@@ -511,18 +524,17 @@ impl Session {
         }
     }
 
-    /// True if the session is in the middle of a payload.
+    /// True if the next byte of input belongs to the value of a store.
     pub(crate) fn is_in_block(&self) -> bool {
         matches!(self.state, State::Payload(_))
     }
 
-    /// True if every command that has begun has its response. A peer that watches never waits for a
-    /// response.
+    /// True if every command that has begun has its response. A `watch` client never waits for one.
     pub(crate) fn is_between_commands(&self) -> bool {
         matches!(self.state, State::Command | State::Watch(_)) && self.parser.is_between_commands()
     }
 
-    /// Abandons the current command, and ignores all further input.
+    /// Abandons the current command. All further input is skipped, like an endless payload.
     pub(crate) fn ignore_input(&mut self) {
         self.state =
             State::Payload(Box::new(Payload::passing(u64::MAX, None, &self.parser.unasked())));
@@ -579,7 +591,7 @@ impl Session {
     }
 }
 
-/// Maximum length of the bytes around a value in any dialect, without the key.
+/// The maximum length of a response to a read in any dialect, without its key and value.
 const HEAD_BYTES_MAX: usize = 100;
 
 #[cfg(test)]

@@ -1,19 +1,21 @@
-//! A durable key-value store: the log, a catalog of it in memory, and two threads.
+//! A durable key-value store: a log on disk, a catalog of it in memory, and two threads.
 //!
 //! The caller keeps hot items in its own memory. It reports each change to the store before the
-//! change becomes visible:
+//! change becomes visible to its clients:
 //!
 //! ```text
 //! change ─▶ head lock ─▶ record at the end of the log ─▶ catalog ─▶ memory ─▶ response, after a sync if required
 //! miss   ─▶ catalog ─▶ record that is not durable yet, or one read of the disk
 //! ```
 //!
-//! In a directory of mode [`Mode::Cache`] the store contains the items that memory evicts
-//! (`cache.rs`).
+//! The *head* is the end of the log. Its lock orders all changes, so the log has the records in the
+//! order of the changes. The *catalog* has 8 bytes for each key: the location of its newest record,
+//! and a part of the key's hash. The log file consists of *extents* of 4 MiB. An extent in use has
+//! one *segment* of the log. One thread writes and syncs the log. The other allocates extents, and
+//! frees the oldest segment after it has copied the live records of the segment to the head.
 //!
-//! The head lock orders all changes, so records are in the log in the order of the changes. One
-//! thread writes and syncs the log. Another thread allocates extents, and copies the live records
-//! of the oldest segment to the head.
+//! In mode [`Mode::Cache`] the store has only the items that memory evicts (`cache.rs`). A comment
+//! `Rule: X` names a rule of the model of this protocol (`tests/it/model/rules.rs`).
 
 mod cache;
 mod catalog;
@@ -60,15 +62,15 @@ use shared::{Contents, Shared};
 pub use statistics::Statistics;
 pub use walk::{Walk, WalkStep, place_of};
 
-/// The context of a change.
+/// The circumstances of a change in the caller.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
     /// The second of the change, as a Unix time.
     pub now_unix_secs: u64,
     /// True if the caller's memory has a live item of the key.
     pub is_resident: bool,
-    /// Returns true if a flush has already hidden the change. The store then records nothing. It
-    /// calls this under the lock that also orders flushes.
+    /// Returns true if a flush in the caller's memory has already hidden the change. The store then
+    /// records nothing. It calls this under the head lock, which also orders flushes.
     pub is_gone: &'a dyn Fn() -> bool,
 }
 
@@ -81,19 +83,20 @@ pub struct StartReport {
     pub segments: usize,
     /// The highest version of any item.
     pub version_max: u64,
-    /// The latest time in the log, in the log's time.
+    /// The latest time in the log. Unlike the system clock, the log's time never goes back.
     pub stamp_unix_secs: u64,
     /// The offset between the log's time and the system clock.
     pub time: LogTime,
-    /// The address at which the log was cut. Later records were never acknowledged as durable.
+    /// The address at which recovery cut off an incomplete end of the log. The records after it
+    /// were never acknowledged as durable.
     pub cut: Option<Address>,
     /// True if the start read the index of the last clean stop instead of the log.
     pub is_from_index: bool,
     /// True if the disk failed to return the index of the last clean stop. A store then reads its
     /// log; a cache starts empty.
     pub is_index_unread: bool,
-    /// The number of flipped bits that the start repaired, in the manifest, in headers and in void
-    /// units.
+    /// The number of flipped bits that the start repaired: in the manifest, in headers, and in void
+    /// units, which have no records.
     pub flipped: u64,
     /// The accepted loss; `None` if the log was not damaged.
     pub accepted: Option<SalvageReport>,
@@ -122,8 +125,7 @@ impl<D: Directory + 'static> Store<D> {
     /// Recovers a directory and opens the store. Calls `progress` with the number of parts read so
     /// far and their total.
     ///
-    /// Cost: after a clean stop, a read of the index, 8 bytes per item. Otherwise one read of the
-    /// log.
+    /// Cost: after a clean stop, one read of the index, 8 bytes per item; otherwise, of the log.
     ///
     /// # Errors
     ///
@@ -142,18 +144,18 @@ impl<D: Directory + 'static> Store<D> {
         let is_cache = tier.manifest().mode == Mode::Cache;
         let catalog_bytes_max = settings.catalog_bytes_max;
         let snapshot = snapshot::read(&tier, catalog_bytes_max, progress);
-        // The log of a store also contains everything in its index. A cache starts empty.
+        // Without its index, a store reads its log, and a cache starts empty.
         let is_index_unread = snapshot.is_err();
         let snapshot = snapshot.unwrap_or_default();
         let snapshot =
             snapshot.map(|snapshot| StartState::of_snapshot(snapshot, &tier)).transpose()?;
         let reads_log = snapshot.is_none() && !is_cache;
         if !reads_log {
-            // A kill from here on empties a cache, and makes the next start of a store read the
-            // complete log.
+            // The next step uses up the index. If the process is killed after it, a cache is empty
+            // and a store must read its complete log.
             (settings.before_change)();
         }
-        // From here on the snapshot belongs to an earlier epoch, so no later start reads it.
+        // Begins a new epoch, so that no later start reads this index.
         tier.begin_anew()?;
         let mut accepted = None;
         let rebuilt = match snapshot {
@@ -170,7 +172,7 @@ impl<D: Directory + 'static> Store<D> {
             }
         };
         if reads_log {
-            // Reading the log may have taken long, and a kill until here loses nothing.
+            // This was postponed, because reading the log may take long and can be repeated.
             (settings.before_change)();
         }
         let StartState { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;
@@ -187,13 +189,14 @@ impl<D: Directory + 'static> Store<D> {
             flipped,
             ..found
         };
-        // The last stop, or recovery, synced everything that was read.
+        // The last stop, or this recovery, has synced every record that was read.
         let recovered = segments.back().and_then(|(_, last)| last.end());
         if !is_cache {
-            // From now on, damage below this address is not mistaken for the end of the log.
+            // A later recovery must not mistake damage below this address for the end of the log.
             // Rule: EndAfterSync
             tier.set_durable(recovered);
         }
+        // The head numbers its segments from a lease, so that no number is used twice.
         let mut head = Appender::new(tier.log().seal().clone(), segments, free, delay);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
@@ -225,7 +228,8 @@ impl<D: Directory + 'static> Store<D> {
         Ok(store)
     }
 
-    /// Records a new item of its key.
+    /// Records the new item of a key. `known` is the result of [`Store::find`] if an earlier
+    /// attempt failed with [`Refusal::NeedsDisk`], and otherwise empty.
     ///
     /// Cost: a copy of the item under the head lock; no I/O.
     ///
@@ -250,6 +254,7 @@ impl<D: Directory + 'static> Store<D> {
             return Ok(());
         }
         let own = self.own(filed, change, known)?;
+        // If space will soon be free, the caller waits and tries again instead of failing.
         let refusal = match own {
             None if !shared.catalog.has_room(filed) => Some(Refusal::CatalogFull),
             _ => shared.is_full().then_some(Refusal::Full),
@@ -259,7 +264,7 @@ impl<D: Directory + 'static> Store<D> {
             let has_room_soon = is_doubtful || shared.has_expired(change.now_unix_secs);
             return Err(if has_room_soon { Refusal::Busy } else { refusal });
         }
-        // This comes before the changes of the catalog and of the caller's memory.
+        // The log accepts the record before the catalog and the caller's memory change.
         // Rule: ReserveBeforeSlot
         let place = shared.append(&mut head, &record, Purpose::Item)?;
         shared.file(filed, own, place, &record);
@@ -282,6 +287,7 @@ impl<D: Directory + 'static> Store<D> {
         self.remove_if(key, change, known, |_| true)
     }
 
+    /// Same as [`Store::remove`], but only if `is_wanted` accepts the address of the item.
     fn remove_if(
         &self,
         key: &[u8],
@@ -313,11 +319,11 @@ impl<D: Directory + 'static> Store<D> {
         Ok(())
     }
 
-    /// Checks that the disk has no live item of the key, given `known`.
+    /// Checks that the disk has no item of the key, except for one that the caller has found.
     ///
     /// # Errors
     ///
-    /// [`Refusal::NeedsDisk`] if the disk may have one.
+    /// [`Refusal::NeedsDisk`] if the disk may have another one.
     pub fn check_absence(
         &self,
         key: &[u8],
@@ -329,7 +335,8 @@ impl<D: Directory + 'static> Store<D> {
         self.own(self.shared.filed(key), &change, known).map(drop)
     }
 
-    /// Returns the candidate that belongs to the key. The caller holds the head lock.
+    /// Returns the location of the key's record. Fails with [`Refusal::NeedsDisk`] if only a read
+    /// of the disk can show which record has this key. The caller holds the head lock.
     fn own(
         &self,
         filed: KeyBits,
@@ -344,7 +351,7 @@ impl<D: Directory + 'static> Store<D> {
             .retain(|location| address(location).is_none_or(|at| !known.others.contains(&at)));
         match *candidates {
             [] => Ok(None),
-            // A live item in memory has a record, and this is the only candidate.
+            // A live item in memory has a record, so the only candidate must be this record.
             [only] if change.is_resident && shared.is_surely_filed(change.now_unix_secs) => {
                 Ok(Some(only))
             }
@@ -418,7 +425,7 @@ impl<D: Directory + 'static> Store<D> {
         self.may_ask(key, false)
     }
 
-    /// Finds the item of a key, expired or not.
+    /// Finds the item of a key, even if it has expired.
     ///
     /// Cost: usually no read of the disk if the item does not exist, and one if it exists. Blocks.
     ///
@@ -492,7 +499,7 @@ impl<D: Directory + 'static> Store<D> {
     pub fn is_current(&self, key: &[u8], at: Address) -> bool {
         let mut candidates = Vec::new();
         self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        // The caller promotes an item under the lock of its group, and calls this under that lock.
+        // The caller promotes the item and calls this under one lock, which its changes also take.
         // Rule: PromoteBracket
         candidates.iter().any(|location| self.shared.extents.address(*location) == Some(at))
     }
@@ -505,6 +512,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
         let own = candidates.iter().find(|own| shared.extents.address(**own) == Some(at));
+        // The index that a stop is writing may already contain the item.
         let own = own.filter(|_| !shared.is_closing.load(Acquire));
         own.inspect(|own| space::forget(shared, filed, **own, now_unix_secs));
     }
@@ -524,9 +532,8 @@ impl<D: Directory + 'static> Store<D> {
         statistics::of(&self.shared)
     }
 
-    /// Stops the store: writes the remaining records and marks the stop as clean. Returns the
-    /// number of bytes that are not durable: 0 unless `at_most` elapsed first or the log has
-    /// failed.
+    /// Stops the store: writes the remaining records and marks the stop as clean. Returns how many
+    /// bytes are not durable: 0, unless `at_most` elapsed first or the log has failed.
     pub fn stop(&self, at_most: Duration) -> u64 {
         self.close();
         let deadline = Instant::now() + at_most;

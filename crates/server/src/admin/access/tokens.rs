@@ -1,4 +1,12 @@
-//! The tokens of admin requests: `--admin-token-file`.
+//! The tokens that give admin requests a role. They are read from the file of `--admin-token-file`.
+//!
+//! Each line of the file has a role and a token of at least 32 characters. Empty lines and lines
+//! that begin with `#` are ignored.
+//!
+//! ```text
+//! # Prometheus
+//! read f1c25b0e7a9d4c83b6e2a1907d5c48ef
+//! ```
 
 use std::fs::File;
 use std::hint::black_box;
@@ -9,27 +17,27 @@ use std::sync::{PoisonError, RwLock};
 
 use larder_options::Role;
 
-/// The tokens of a token file.
+/// The contents of a token file. SIGHUP replaces the tokens while requests look them up.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     path: PathBuf,
     tokens: RwLock<Vec<Token>>,
 }
 
-/// A line of the file.
+/// A line of the file: a token, and the role that it gives.
 struct Token {
     role: Role,
     secret: Box<[u8]>,
 }
 
-/// Omits the token, because it must not appear in a log.
+/// Prints only the role, because the token must not appear in a log.
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Token({})", self.role.name())
     }
 }
 
-/// The error of a token file that cannot be used.
+/// The reason why a token file was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("tokens of {}: {what}", path.display())]
 pub(crate) struct TokensError {
@@ -38,16 +46,17 @@ pub(crate) struct TokensError {
 }
 
 impl Tokens {
-    /// Reads a file.
+    /// Reads a token file.
     ///
     /// # Errors
-    /// Fails if other users can read or change the file, or if it is not a list of tokens.
+    /// Fails if the file cannot be read, if its permissions let other users read or change it, or
+    /// if a line is malformed.
     pub(crate) fn open(path: PathBuf) -> Result<Self, TokensError> {
         let tokens = RwLock::new(read(&path)?);
         Ok(Self { path, tokens })
     }
 
-    /// Reads the file again and returns the number of tokens.
+    /// Reads the file again, replaces the tokens, and returns their number.
     ///
     /// # Errors
     /// Same as [`Self::open`]. After an error, the previous tokens stay in effect.
@@ -63,8 +72,11 @@ impl Tokens {
         &self.path
     }
 
-    /// Returns the role of a token; `None` if the file does not contain it. Takes the same time
-    /// regardless of the position at which the token differs from one in the file.
+    /// Returns the role of a token, or `None` if the file does not contain the token. If several
+    /// lines contain it, the highest of their roles counts.
+    ///
+    /// The lookup compares the token with every line, and never stops at the first byte that
+    /// differs. So a client cannot guess a token byte by byte from the time of the response.
     pub(crate) fn role_of(&self, token: &[u8]) -> Option<Role> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         tokens.iter().fold(None, |found, stored| {
@@ -106,7 +118,7 @@ fn read(path: &Path) -> Result<Vec<Token>, TokensError> {
     Ok(tokens)
 }
 
-/// The expected form of the file.
+/// The part of an error message that describes a valid file.
 const EXPECTED: &str =
     "expected lines with a role (probe, read or full) and a token of at least 32 characters";
 
@@ -124,7 +136,9 @@ fn parse(line: &[u8]) -> Result<Token, &'static str> {
     Ok(Token { role, secret: secret.into() })
 }
 
-/// Compares in constant time: the duration must not reveal how many bytes match.
+/// Compares two tokens. The duration must not reveal how many bytes match, so the loop always
+/// visits all bytes of the shorter token, and `black_box` prevents the compiler from leaving it
+/// early. The duration may reveal the length of a token.
 fn equal(left: &[u8], right: &[u8]) -> bool {
     let pairs = left.iter().zip(right);
     let difference =
@@ -132,7 +146,8 @@ fn equal(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && difference == 0
 }
 
-/// The permission bits that let other users read and write.
+/// The permission bits that let users outside the file's group read and write. The bits of the
+/// group may be set: the operator can let larderd read a file of another owner through its group.
 const OTHERS: u32 = 0o006;
 
 const TOKEN_CHARACTERS_MIN: usize = 32;

@@ -1,4 +1,9 @@
-//! A simulated file: its pages and its length, in the cache and on the platter.
+//! A simulated file.
+//!
+//! Each page has two images. The *cached* one is in the kernel's page cache: writes change it, and
+//! reads return it. The *platter* has the one that survives a power loss. A sync copies the cached
+//! image to the platter. All changes of the file since the last sync are kept, so that a simulated
+//! power loss can choose which of them survive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,9 +18,10 @@ const SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
 /// The bytes of a page.
 pub(super) type Image = Arc<[u8; PAGE_BYTES]>;
 
-/// A write that is not synced, with its sequence number among the changes of the file.
+/// A write of a page that is not synced.
 #[derive(Debug)]
 struct Version {
+    /// The number of the change. Writes and changes of the length share one sequence.
     change: u64,
     image: Image,
 }
@@ -38,7 +44,7 @@ struct LengthChange {
 }
 
 impl LengthChange {
-    /// True if the change removes bytes of this page.
+    /// True if the change truncates the file inside or before this page.
     fn cuts(&self, page: u64) -> bool {
         self.to < self.from && page >= self.to / PAGE_BYTES as u64
     }
@@ -51,11 +57,13 @@ pub(super) struct Inode {
     pages: BTreeMap<u64, PageState>,
     /// The pages with unsynced writes.
     dirty: BTreeSet<u64>,
-    /// The pages that a failed sync discarded: clean in the cache, out of date on the platter.
+    /// The pages whose last sync failed. As on Linux, they count as clean, so later syncs do not
+    /// write them: the cache has the new bytes, and the platter does not.
     given_up: BTreeSet<u64>,
     len: u64,
+    /// The changes of the length since the last sync.
     lengths: Vec<LengthChange>,
-    /// The number of changes of the file.
+    /// The number of changes of the file so far.
     changes: u64,
 }
 
@@ -98,7 +106,7 @@ impl Inode {
         page * (PAGE_BYTES as u64) < self.len
     }
 
-    /// Returns the bytes of the platter, with the current length of the file.
+    /// Returns the bytes on the platter, up to the current length of the file.
     pub(super) fn platter(&self) -> Vec<u8> {
         let pages = 0..self.len.div_ceil(PAGE_BYTES as u64);
         let image = |page| self.pages.get(&page).map_or(&self.zero, |state| &state.platter);
@@ -121,8 +129,8 @@ impl Inode {
         self.write(page, Arc::clone(&self.zero));
     }
 
-    /// Frees pages, which then read as zeros. A real file system may make this durable at any time.
-    /// Here it is durable immediately.
+    /// Frees pages (a hole punch), which then read as zeros. A real file system may make this
+    /// durable at any time, with or without a sync. Here it is durable immediately.
     pub(super) fn punch(&mut self, first: u64, count: u64) {
         for page in first..first + count {
             self.pages.remove(&page);
@@ -159,6 +167,8 @@ impl Inode {
         if is_cut {
             let cut: Vec<u64> =
                 self.pages.range(bytes / PAGE_BYTES as u64..).map(|(page, _)| *page).collect();
+            // Zeros the bytes after the new end. These versions have the number of the truncation,
+            // so that a power loss keeps or loses both.
             for page in cut {
                 let image = cut_image(&self.pages[&page].cached, page, bytes);
                 self.put(page, image);
@@ -178,7 +188,8 @@ impl Inode {
         self.free_cut_pages();
     }
 
-    /// Marks all dirty pages clean. Writes some of them to the platter, or none.
+    /// Simulates a sync that fails: marks all dirty pages clean, although the platter lacks their
+    /// bytes. If `some`, a random part of the pages reaches the platter, complete or torn.
     pub(super) fn give_up_dirty_pages(&mut self, some: bool, rng: &mut fastrand::Rng) {
         let fates = if some { Fates::EVEN } else { Fates::ALL_LOST };
         for page in std::mem::take(&mut self.dirty) {
@@ -190,7 +201,8 @@ impl Inode {
         }
     }
 
-    /// Replaces clean pages in the cache with the bytes of the platter.
+    /// Drops all clean pages from the cache, so that reads return the bytes on the platter. Only
+    /// the pages whose sync failed differ.
     pub(super) fn drop_clean_pages(&mut self) {
         for page in std::mem::take(&mut self.given_up) {
             if let Some(state) = self.pages.get_mut(&page) {
@@ -199,7 +211,9 @@ impl Inode {
         }
     }
 
-    /// Draws which unsynced changes survive.
+    /// Simulates a power loss: decides at random which unsynced changes survive, and drops the
+    /// others. Changes of the length survive in order, up to a random one. `fates` has the
+    /// probabilities for each page.
     pub(super) fn lose_power(&mut self, fates: Fates, rng: &mut fastrand::Rng) {
         let lengths = std::mem::take(&mut self.lengths);
         let (kept, lost) = lengths.split_at(rng.usize(..=lengths.len()));
@@ -210,14 +224,15 @@ impl Inode {
         };
         for page in std::mem::take(&mut self.dirty) {
             let Some(state) = self.pages.get_mut(&page) else { continue };
-            // A page that was cut has only writes after the cut. Writes after a lost cut are lost.
+            // After a truncation that survives, the page has only the writes that followed it. If a
+            // truncation is lost, the writes that followed it are also lost.
             let begin = kept.iter().rfind(|length| length.cuts(page)).map(|length| length.change);
             let end = lost.iter().find(|length| length.cuts(page)).map(|length| length.change);
             let mut versions = std::mem::take(&mut state.unsynced);
             versions.retain(|version| end.is_none_or(|end| version.change < end));
             if let Some(begin) = begin {
                 versions.retain(|version| version.change >= begin);
-                // The first version is the cut itself.
+                // The first version is the page as the truncation left it.
                 if !versions.is_empty() {
                     state.platter = versions.remove(0).image;
                 }
@@ -231,7 +246,8 @@ impl Inode {
         self.free_cut_pages();
     }
 
-    /// Frees the pages after the end of the file, and zeros the rest of the last page.
+    /// Frees the pages after the end of the file, and zeros the last page from the end of the file
+    /// on.
     fn free_cut_pages(&mut self) {
         drop(self.pages.split_off(&self.len.div_ceil(PAGE_BYTES as u64)));
         self.given_up.retain(|page| self.pages.contains_key(page));
@@ -270,7 +286,9 @@ fn cut_image(image: &Image, page: u64, len: u64) -> Image {
     image
 }
 
-/// Draws the bytes of a page after a power loss.
+/// Returns the bytes of a page after a power loss, chosen at random: the `old` bytes (lost), those
+/// of one of the unsynced writes (kept), or some sectors of that write over an earlier state of the
+/// page (torn).
 fn draw(old: &Image, versions: &[Version], fates: Fates, rng: &mut fastrand::Rng) -> Image {
     let Fates { kept, lost, torn } = fates;
     let lot = rng.u32(..(kept + lost + torn).max(1));
