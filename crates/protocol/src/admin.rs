@@ -16,9 +16,9 @@ pub enum Admin {
     /// `lru_crawler enable` and `disable`.
     EnableCrawler(bool),
     /// `lru_crawler crawl`: removes expired items.
-    Crawl(Result<Crawled, Refusal>),
+    Crawl(Result<CrawlScope, Refusal>),
     /// `lru_crawler metadump` and `mgdump`: lists items.
-    Dump(DumpForm, Result<Crawled, Refusal>),
+    Dump(DumpForm, Result<CrawlScope, Refusal>),
     /// `watch`: turns the connection into a log; `None`: an argument is not a topic.
     Watch(Option<Topics>),
     /// `stats detail`: counts by key prefix; `None`: an invalid argument.
@@ -81,7 +81,7 @@ impl Factor {
 
 /// The items that a crawl or a dump covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crawled {
+pub enum CrawlScope {
     /// All items, class by class.
     All,
     /// All items, in the order of the index.
@@ -90,7 +90,7 @@ pub enum Crawled {
     Classes(u64),
 }
 
-impl Crawled {
+impl CrawlScope {
     /// True if the set contains the items of this class.
     pub fn has(self, class: u8) -> bool {
         match self {
@@ -249,11 +249,11 @@ mod tests {
 
     #[test]
     fn a_set_of_classes_has_those_named() {
-        let crawled = Crawled::Classes(1 << 1 | 1 << 63);
+        let crawled = CrawlScope::Classes(1 << 1 | 1 << 63);
         let had: Vec<u8> = (0..=255).filter(|class| crawled.has(*class)).collect();
         assert_eq!(had, [1, 63]);
-        assert!(Crawled::All.has(7));
-        assert!(Crawled::Hash.has(200));
+        assert!(CrawlScope::All.has(7));
+        assert!(CrawlScope::Hash.has(200));
     }
 
     #[test]

@@ -142,13 +142,13 @@ impl<'a> Command<'a> {
 
 /// A [`Command`] that addresses an item and owns its key.
 #[derive(Clone, Debug)]
-pub struct KeptCommand {
+pub struct OwnedCommand {
     key: Box<[u8]>,
     /// The command with an empty key.
     command: Command<'static>,
 }
 
-impl KeptCommand {
+impl OwnedCommand {
     /// Returns the command.
     pub fn command(&self) -> Command<'_> {
         self.command.with_key(&self.key)
@@ -163,7 +163,7 @@ impl KeptCommand {
 impl Command<'_> {
     /// Returns a copy that outlives the bytes of the command; `None` if the command does not
     /// address an item.
-    pub fn keep(&self) -> Option<KeptCommand> {
+    pub fn keep(&self) -> Option<OwnedCommand> {
         let command = match *self {
             Self::Get { with_cas, exptime, .. } => Command::Get { key: &[], with_cas, exptime },
             Self::LeaseGet { .. } => Command::LeaseGet { key: &[] },
@@ -177,7 +177,7 @@ impl Command<'_> {
             }
             _ => return None,
         };
-        Some(KeptCommand { key: self.key()?.into(), command })
+        Some(OwnedCommand { key: self.key()?.into(), command })
     }
 }
 

@@ -38,9 +38,9 @@ pub mod version;
 
 pub use admin::{Admin, Refusal, Topics};
 pub use command::{
-    Arithmetic, Command, Delete, Fetch, Initial, KeptCommand, Remains, StatsSection, Store,
+    Arithmetic, Command, Delete, Fetch, Initial, OwnedCommand, Remains, StatsSection, Store,
 };
-pub use frame::{Frame, Kept};
+pub use frame::{Frame, OwnedFrame};
 pub use parsed::{Bad, Parsed};
 pub use parsed_reply::ParsedReply;
 pub use parser::{Dialects, Parser, names_command};

@@ -45,7 +45,7 @@ pub enum Outcome {
 
 /// The outcome of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum ArithmeticOutcome {
     /// The new number; the test passes the new token to [`Model::set_cas`].
     Number(u64),
     /// The item does not exist.
@@ -215,17 +215,17 @@ impl Model {
         delta: u64,
         cas: Option<u64>,
         deadline: Option<Deadline>,
-    ) -> Counted {
+    ) -> ArithmeticOutcome {
         match self.compare(key, cas) {
-            Outcome::NotFound => return Counted::NotFound,
-            Outcome::Exists => return Counted::Exists,
+            Outcome::NotFound => return ArithmeticOutcome::NotFound,
+            Outcome::Exists => return ArithmeticOutcome::Exists,
             Outcome::Stored | Outcome::NotStored => {}
         }
         let Some(item) = self.items.get_mut(key) else {
-            return Counted::NotFound;
+            return ArithmeticOutcome::NotFound;
         };
         let Ok(number) = Number::parse(&item.value) else {
-            return Counted::NonNumeric;
+            return ArithmeticOutcome::NonNumeric;
         };
         let moved = number.moved(direction, delta);
         let text = moved.0.to_string();
@@ -236,7 +236,7 @@ impl Model {
         item.value = format!("{text:<width$}").into_bytes();
         item.deadline = deadline.unwrap_or(item.deadline);
         self.drop_if_dead(key);
-        Counted::Number(moved.0)
+        ArithmeticOutcome::Number(moved.0)
     }
 
     /// Removes all items and cancels a scheduled clear.

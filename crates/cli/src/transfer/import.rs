@@ -63,7 +63,7 @@ could not be read to its end, or the server could not be reached.";
 
 /// The numbers of items that were left out.
 #[derive(Clone, Copy, Debug, Default)]
-struct Skipped {
+struct SkipCounts {
     expired: u64,
     void: u64,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut target = Target::open(&dialer, arguments.overwrite)
         .with_context(|| format!("import to {address}"))?;
     let mut progress = Progress::begin("imported", input_bytes, arguments.quiet);
-    let mut skipped = Skipped::default();
+    let mut skipped = SkipCounts::default();
     let mut pace = Pace::new(arguments.rate);
     let stored = store_all(&mut reader, &mut target, &mut pace, &mut skipped, &mut progress);
     // Waits for the responses even if the dump ends early, so that the counts include all items
@@ -95,7 +95,7 @@ fn store_all(
     reader: &mut Reader<File>,
     target: &mut Target,
     pace: &mut Pace,
-    skipped: &mut Skipped,
+    skipped: &mut SkipCounts,
     progress: &mut Progress,
 ) -> Result<()> {
     while let Some(entry) = reader.next_entry()? {
@@ -172,7 +172,7 @@ fn shown(path: &Path) -> String {
     }
 }
 
-fn rest(counts: &Counts, skipped: &Skipped) -> String {
+fn rest(counts: &Counts, skipped: &SkipCounts) -> String {
     let parts = [
         (counts.kept, "already in the server and kept"),
         (skipped.expired, "expired"),

@@ -27,7 +27,7 @@ pub(super) struct Counts {
 
 /// A request without a response.
 #[derive(Debug)]
-struct Pending {
+struct UnansweredRequest {
     key: Vec<u8>,
     bytes: u64,
 }
@@ -40,7 +40,7 @@ pub(super) struct Target {
     /// Requests that are not sent yet.
     unsent: Vec<u8>,
     /// The items without a response, sent or not.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<UnansweredRequest>,
     pending_max: usize,
     counts: Counts,
 }
@@ -113,7 +113,7 @@ impl Target {
         let flags: [&[u8]; 2] = [if is_binary { b" b" } else { b"" }, self.mode()];
         flags.iter().for_each(|flag| self.unsent.extend_from_slice(flag));
         let bytes = u64::from(entry.value_bytes) + entry.key().len() as u64;
-        self.pending.push_back(Pending { key: entry.key().to_vec(), bytes });
+        self.pending.push_back(UnansweredRequest { key: entry.key().to_vec(), bytes });
         Ok(true)
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 }
 
 /// The result of a load.
-pub(crate) struct Measured {
+pub(crate) struct LoadResult {
     pub(crate) tally: Tally,
     pub(crate) series: Series,
     /// Number of keys.
@@ -112,7 +112,7 @@ impl Plan {
     ///
     /// # Errors
     /// A connection cannot be opened. A connection that fails later is counted.
-    pub(crate) fn measure(&self, live: &mut Live) -> Result<Measured> {
+    pub(crate) fn measure(&self, live: &mut Live) -> Result<LoadResult> {
         raise_descriptor_limit(self.arguments.connections)?;
         let thread_count = self.arguments.threads.min(self.arguments.connections);
         let start = Start::new(thread_count);
@@ -151,7 +151,7 @@ impl Plan {
         live.clear();
         series.end();
         tally.end();
-        Ok(Measured { tally, series, key_count: self.pool.key_count() })
+        Ok(LoadResult { tally, series, key_count: self.pool.key_count() })
     }
 
     /// Returns the error for failed connections.
@@ -265,7 +265,7 @@ mod tests {
 
     /// Runs a load of one second on the server.
     #[track_caller]
-    fn run(server: &Address, args: &[&str]) -> Measured {
+    fn run(server: &Address, args: &[&str]) -> LoadResult {
         let load = load_at(server, &[&["--seconds=1", "--no-load"], args].concat());
         let plan = Plan::new(&load, &Stop::default(), None).unwrap();
         plan.measure(&mut Live::new("")).unwrap()
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_points_of_a_run_sum_up_to_its_tally() {
-        let Measured { tally, series, .. } =
+        let LoadResult { tally, series, .. } =
             run(&forgetful(), &["--connections=5", "--threads=2", "--rate=200"]);
         let [point] = series.points() else { panic!("one second is one point: {series:?}") };
         assert_eq!((tally.requests, tally.alive_connections), (200, 5), "{tally:?}");

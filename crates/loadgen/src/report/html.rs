@@ -132,11 +132,11 @@ mod tests {
 
     use super::*;
     use crate::fixtures::load;
-    use crate::measure::Measured;
+    use crate::measure::LoadResult;
     use crate::measure::series::Series;
     use crate::tally::{Second, Tally};
 
-    fn measured(errors: u64) -> Measured {
+    fn measured(errors: u64) -> LoadResult {
         let (mut tally, mut series) = (Tally::default(), Series::new(1));
         for number in 0..3 {
             let mut second = Second::new(number);
@@ -146,10 +146,10 @@ mod tests {
             tally.latency_ns.record_n(70_000, 100).unwrap();
             series.add(second);
         }
-        Measured { tally, series, key_count: 5 }
+        LoadResult { tally, series, key_count: 5 }
     }
 
-    fn of(args: &[&str], measured: &Measured, was_stopped: bool) -> String {
+    fn of(args: &[&str], measured: &LoadResult, was_stopped: bool) -> String {
         page(&Report::new(&load(args), measured, was_stopped))
     }
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_answer_is_a_page() {
-        let measured = Measured { tally: Tally::default(), series: Series::new(1), key_count: 1 };
+        let measured = LoadResult { tally: Tally::default(), series: Series::new(1), key_count: 1 };
         let page = of(&[], &measured, true);
         assert_eq!(page.matches("<svg").count(), 3);
         assert!(!page.contains("NaN"), "{page}");

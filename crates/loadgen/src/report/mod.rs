@@ -6,7 +6,7 @@ pub(crate) mod plot;
 
 use std::fmt::Write;
 
-use crate::measure::Measured;
+use crate::measure::LoadResult;
 use crate::measure::series::Point;
 use crate::options::{LoadArguments, name};
 use crate::report::json::{Json, array};
@@ -34,7 +34,7 @@ pub(crate) const PERCENTILES: [(&str, &str, f64); 5] = [
 impl<'a> Report<'a> {
     pub(crate) fn new(
         arguments: &'a LoadArguments,
-        measured: &'a Measured,
+        measured: &'a LoadResult,
         was_stopped: bool,
     ) -> Self {
         Self {
@@ -322,7 +322,7 @@ mod tests {
     use crate::tally::{Effort, Lateness, Second};
 
     /// A run of two seconds with latencies from 1 to 1000 us.
-    fn measured() -> Measured {
+    fn measured() -> LoadResult {
         let mut tally = Tally { gets: 900, hits: 450, sets: 100, ..Tally::default() };
         tally.elapsed = Duration::from_secs(2);
         let mut series = Series::new(1);
@@ -339,7 +339,7 @@ mod tests {
             series.add(second);
         }
         tally.count_errors(b"SERVER_ERROR x", 1);
-        Measured { tally, series, key_count: 77 }
+        LoadResult { tally, series, key_count: 77 }
     }
 
     fn row(rows: &[(String, String)], name: &str) -> String {
@@ -501,7 +501,7 @@ mod tests {
         assert!(percentiles.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1));
         let (last, longest) = percentiles[percentiles.len() - 1];
         assert!(last > 99.9 && (999.0..1002.0).contains(&longest), "{last} % {longest} us");
-        let empty = Measured { tally: Tally::default(), series: Series::new(1), key_count: 1 };
+        let empty = LoadResult { tally: Tally::default(), series: Series::new(1), key_count: 1 };
         assert_eq!(Report::new(&arguments, &empty, false).percentiles(), []);
     }
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::options::Dialect;
 use crate::request::draw::{Draw, Drawn, KEY_BYTES, Pool, key};
 use crate::value::write_value;
-use crate::wire::pending::{Pending, value_seed};
+use crate::wire::pending::{PendingRequests, value_seed};
 
 /// Writes requests one after the other.
 pub(crate) struct Ask {
@@ -51,7 +51,7 @@ impl Ask {
     pub(crate) fn push(
         &mut self,
         out: &mut Vec<u8>,
-        pending: &mut Pending,
+        pending: &mut PendingRequests,
         due_ns: u64,
     ) -> Result<bool> {
         let drawn = match self.missed.pop_front() {
@@ -75,7 +75,7 @@ impl Ask {
     fn push_get(
         &mut self,
         out: &mut Vec<u8>,
-        pending: &mut Pending,
+        pending: &mut PendingRequests,
         due_ns: u64,
         drawn: Drawn,
     ) -> Result<()> {
@@ -94,7 +94,7 @@ impl Ask {
     fn push_set(
         &mut self,
         out: &mut Vec<u8>,
-        pending: &mut Pending,
+        pending: &mut PendingRequests,
         due_ns: u64,
         drawn: Drawn,
     ) -> Result<()> {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     /// Writes at most `count` requests and returns them as text.
-    fn written(ask: &mut Ask, pending: &mut Pending, count: usize) -> Vec<String> {
+    fn written(ask: &mut Ask, pending: &mut PendingRequests, count: usize) -> Vec<String> {
         let mut requests = Vec::new();
         for _ in 0..count {
             let mut out = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
     fn every_key_is_set_once_from_the_given_one_on() {
         let pool = Pool::of_keys(5);
         let mut ask = Ask::new(Dialect::Text, 1, Source::EveryKey(2), &pool);
-        let mut pending = Pending::default();
+        let mut pending = PendingRequests::default();
         let requests = written(&mut ask, &mut pending, 10);
         assert_eq!(requests.len(), 3, "{requests:?}");
         for (number, request) in (2..).zip(&requests) {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_get_of_many_keys_is_one_request() {
         let pool = Pool::of_keys(10);
-        let mut pending = Pending::default();
+        let mut pending = PendingRequests::default();
         let requests = written(&mut of_draw(&pool, 4), &mut pending, 3);
         assert_eq!((requests.len(), pending.len()), (3, 3));
         for request in &requests {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn the_keys_of_a_multiget_are_drawn_like_those_of_single_gets() {
         let pool = Pool::of_keys(1000);
-        let (mut single, mut many) = (Pending::default(), Pending::default());
+        let (mut single, mut many) = (PendingRequests::default(), PendingRequests::default());
         let keys = |requests: Vec<String>| -> Vec<String> {
             let lines = requests.iter().map(|request| request.trim_end());
             lines.flat_map(|line| line.split(' ').skip(1)).map(str::to_owned).collect()
@@ -174,7 +174,7 @@ mod tests {
         let pool = Pool::of_keys(10);
         let mut ask = of_draw(&pool, 1);
         ask.missed.extend([pool.set(8), pool.set(9)]);
-        let requests = written(&mut ask, &mut Pending::default(), 3);
+        let requests = written(&mut ask, &mut PendingRequests::default(), 3);
         let starts: Vec<_> = requests.iter().map(|request| &request[..24]).collect();
         assert_eq!(starts[..2], ["set bench:00000000000008", "set bench:00000000000009"]);
         assert!(requests[2].starts_with("get "), "{requests:?}");

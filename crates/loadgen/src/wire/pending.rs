@@ -9,14 +9,14 @@ use crate::wire::dialect::{Name, Reply};
 
 /// The pending requests, in the order in which they were sent.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
-    requests: VecDeque<Asked>,
+pub(crate) struct PendingRequests {
+    requests: VecDeque<PendingRequest>,
     /// The keys of all pending lookups.
     keys: VecDeque<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     /// The due time of the request; in a closed loop the time of sending.
     due_ns: u64,
     /// The request; with several keys, the request of the first.
@@ -36,7 +36,7 @@ pub(crate) struct Books<'a> {
     pub(crate) keeps_missed: bool,
 }
 
-impl Pending {
+impl PendingRequests {
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -49,7 +49,7 @@ impl Pending {
     pub(crate) fn push(&mut self, due_ns: u64, drawn: Drawn, keys: &[u32]) {
         self.keys.extend(keys);
         let keys_left = keys.len() as u32;
-        self.requests.push_back(Asked { due_ns, drawn, keys_left });
+        self.requests.push_back(PendingRequest { due_ns, drawn, keys_left });
     }
 
     /// Matches a reply to the first pending request and counts it.
@@ -113,7 +113,7 @@ impl Pending {
     }
 
     /// Removes the first request after its response is complete.
-    fn finish(&mut self, asked: Asked, now_ns: u64, books: &mut Books<'_>) {
+    fn finish(&mut self, asked: PendingRequest, now_ns: u64, books: &mut Books<'_>) {
         let keys_left = self.requests.front().map_or(0, |asked| asked.keys_left);
         for number in self.keys.drain(..keys_left as usize) {
             books.miss(number, asked.drawn);
@@ -163,7 +163,7 @@ mod tests {
         tally: Tally,
         second: Second,
         missed: VecDeque<Drawn>,
-        pending: Pending,
+        pending: PendingRequests,
     }
 
     impl Scene {
@@ -173,7 +173,7 @@ mod tests {
                 tally: Tally::default(),
                 second: Second::new(0),
                 missed: VecDeque::new(),
-                pending: Pending::default(),
+                pending: PendingRequests::default(),
             }
         }
 

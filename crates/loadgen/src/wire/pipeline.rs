@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 
 use crate::wire::ask::Ask;
 use crate::wire::channel::Channel;
-use crate::wire::pending::Pending;
+use crate::wire::pending::PendingRequests;
 
 /// A connection, its pending requests, unsent bytes and the beginning of a reply.
 pub(crate) struct Pipeline {
     pub(crate) channel: Channel,
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingRequests,
     /// The number of requests of the batch that are not written yet.
     pub(crate) batch_left: u32,
     /// The time at which the batch began.
@@ -37,7 +37,7 @@ impl Pipeline {
     pub(crate) fn new(channel: Channel, pause: Duration) -> Self {
         Self {
             channel,
-            pending: Pending::default(),
+            pending: PendingRequests::default(),
             batch_left: 0,
             batch_ns: 0,
             heard_ns: 0,
@@ -70,7 +70,7 @@ impl Pipeline {
         ask: &mut Ask,
         out: &mut Vec<u8>,
         now_ns: u64,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         while self.batch_left > 0 && !self.is_blocked() {
             out.clear();
             if self.pending.is_empty() {
@@ -152,7 +152,7 @@ impl Pipeline {
 
 /// The reason why a connection is unusable.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ConnectionEnd {
     /// A short text by which errors are counted.
     pub(crate) kind: &'static str,
     /// The full reason, without the server's address.
@@ -161,7 +161,7 @@ pub(crate) struct Ended {
     pub(crate) is_loss: bool,
 }
 
-impl From<io::Error> for Ended {
+impl From<io::Error> for ConnectionEnd {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
@@ -171,13 +171,13 @@ impl From<io::Error> for Ended {
     }
 }
 
-impl From<anyhow::Error> for Ended {
+impl From<anyhow::Error> for ConnectionEnd {
     fn from(error: anyhow::Error) -> Self {
         Self { kind: "request cannot be made", reason: format!("{error:#}"), is_loss: false }
     }
 }
 
-impl Ended {
+impl ConnectionEnd {
     pub(crate) fn closed() -> Self {
         let reason = "the server closed the connection before it answered".to_owned();
         Self { kind: "connection closed", reason, is_loss: true }
@@ -321,13 +321,13 @@ mod tests {
     #[test]
     fn an_end_is_a_loss_unless_the_request_itself_is_wrong() {
         for kind in [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe] {
-            let ended = Ended::from(io::Error::from(kind));
+            let ended = ConnectionEnd::from(io::Error::from(kind));
             assert_eq!((ended.kind, ended.is_loss), ("connection closed", true));
         }
-        let ended = Ended::from(io::Error::other("a bad record"));
+        let ended = ConnectionEnd::from(io::Error::other("a bad record"));
         assert_eq!((ended.kind, ended.is_loss), ("connection failed", true));
         assert_eq!(ended.reason, "a bad record");
-        let ended = Ended::from(anyhow::anyhow!("inner").context("outer"));
+        let ended = ConnectionEnd::from(anyhow::anyhow!("inner").context("outer"));
         assert_eq!((ended.kind, ended.is_loss), ("request cannot be made", false));
         assert_eq!(ended.reason, "outer: inner");
     }

@@ -17,6 +17,6 @@ pub mod parse;
 pub mod render;
 pub mod status;
 
-pub use crate::frame::binary::{Frame, Kept};
+pub use crate::frame::binary::{Frame, OwnedBinaryFrame};
 pub use header::{HEADER_BYTES, Header, REQUEST_MAGIC};
 pub use parse::{CREDENTIALS_BYTES_MAX, MECHANISM_BYTES_MAX, parse};

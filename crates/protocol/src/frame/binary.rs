@@ -34,19 +34,19 @@ impl Frame<'_> {
     }
 
     /// Returns a copy without the key, because responses to stores do not include it.
-    pub fn keep(&self) -> Kept {
-        Kept { opcode: self.opcode, opaque: self.opaque }
+    pub fn keep(&self) -> OwnedBinaryFrame {
+        OwnedBinaryFrame { opcode: self.opcode, opaque: self.opaque }
     }
 }
 
 /// A [`Frame`] without its key.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct OwnedBinaryFrame {
     opcode: u8,
     opaque: u32,
 }
 
-impl Kept {
+impl OwnedBinaryFrame {
     /// Returns the frame.
     pub fn frame(&self) -> Frame<'_> {
         Frame { opcode: self.opcode, opaque: self.opaque, key: &[] }

@@ -41,16 +41,16 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns a copy that owns its bytes.
-    pub fn keep(&self) -> Kept {
+    pub fn keep(&self) -> OwnedMetaFrame {
         let Self { key, base64, flags, value_bytes, quiet } = *self;
         let bytes = [key, flags].concat().into();
-        Kept { bytes, key_bytes: key.len(), base64, value_bytes, quiet }
+        OwnedMetaFrame { bytes, key_bytes: key.len(), base64, value_bytes, quiet }
     }
 }
 
 /// A [`Frame`] that owns its bytes.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct OwnedMetaFrame {
     /// The key, then the flags.
     bytes: Box<[u8]>,
     key_bytes: usize,
@@ -59,7 +59,7 @@ pub struct Kept {
     quiet: bool,
 }
 
-impl Kept {
+impl OwnedMetaFrame {
     /// Returns the frame.
     pub fn frame(&self) -> Frame<'_> {
         let Self { ref bytes, key_bytes, base64, value_bytes, quiet } = *self;

@@ -58,30 +58,30 @@ impl Frame<'_> {
     }
 
     /// Returns a copy that outlives the bytes of the command.
-    pub fn keep(&self) -> Kept {
+    pub fn keep(&self) -> OwnedFrame {
         match self {
-            Self::Text { quiet } => Kept::Text { quiet: *quiet },
-            Self::Meta(frame) => Kept::Meta(frame.keep()),
-            Self::Binary(frame) => Kept::Binary(frame.keep()),
+            Self::Text { quiet } => OwnedFrame::Text { quiet: *quiet },
+            Self::Meta(frame) => OwnedFrame::Meta(frame.keep()),
+            Self::Binary(frame) => OwnedFrame::Binary(frame.keep()),
         }
     }
 }
 
 /// A [`Frame`] that owns its data.
 #[derive(Clone, Debug)]
-pub enum Kept {
+pub enum OwnedFrame {
     /// The classic text protocol.
     Text {
         /// True if the peer does not want a response (`noreply`).
         quiet: bool,
     },
     /// The meta protocol.
-    Meta(meta::Kept),
+    Meta(meta::OwnedMetaFrame),
     /// The binary protocol.
-    Binary(binary::Kept),
+    Binary(binary::OwnedBinaryFrame),
 }
 
-impl Kept {
+impl OwnedFrame {
     /// Returns the frame.
     pub fn frame(&self) -> Frame<'_> {
         match self {

@@ -10,4 +10,4 @@ pub mod flags;
 pub(crate) mod parse;
 pub mod render;
 
-pub use crate::frame::meta::{Frame, Kept};
+pub use crate::frame::meta::{Frame, OwnedMetaFrame};

@@ -20,11 +20,11 @@ use crate::response::ClientError;
 /// The state of a long line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamedKeys {
-    expected: Expected,
+    expected: NextToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
+enum NextToken {
     /// The exptime of `gat` and `gats`.
     Exptime {
         with_cas: bool,
@@ -49,18 +49,18 @@ enum Word<'a> {
 
 impl StreamedKeys {
     /// The rest of a line whose response is complete.
-    pub(super) const REFUSED: Self = Self { expected: Expected::Refused };
+    pub(super) const REFUSED: Self = Self { expected: NextToken::Refused };
 
     /// Returns the list that the name of a long line announces, and the length of the name with the
     /// space after it. Returns `None` if the line does not begin with a name that allows a long
     /// list.
     pub(super) fn begin(line: &[u8]) -> Option<(Self, usize)> {
-        let get = |with_cas| Expected::FirstKey(Ask::Get { with_cas, exptime: None });
-        let names: [(&[u8], Expected); 4] = [
+        let get = |with_cas| NextToken::FirstKey(Ask::Get { with_cas, exptime: None });
+        let names: [(&[u8], NextToken); 4] = [
             (b"get ", get(false)),
             (b"gets ", get(true)),
-            (b"gat ", Expected::Exptime { with_cas: false }),
-            (b"gats ", Expected::Exptime { with_cas: true }),
+            (b"gat ", NextToken::Exptime { with_cas: false }),
+            (b"gats ", NextToken::Exptime { with_cas: true }),
         ];
         let command = trim_spaces(line);
         let spaces = line.len() - command.len();
@@ -69,13 +69,13 @@ impl StreamedKeys {
             return None;
         }
         // Spaces before the name make the command unknown, like in a short line.
-        let expected = if spaces > 0 { Expected::Refused } else { expected };
+        let expected = if spaces > 0 { NextToken::Refused } else { expected };
         Some((Self { expected }, spaces + name.len()))
     }
 
     /// True if the line was refused at its beginning. Then the caller reports an unknown command.
     pub(super) fn is_refused(&self) -> bool {
-        self.expected == Expected::Refused
+        self.expected == NextToken::Refused
     }
 
     /// Returns the next result for `input`, which begins at the first byte that is not consumed,
@@ -89,26 +89,26 @@ impl StreamedKeys {
         match (self.expected, first_word(rest)) {
             (_, Word::Partial) if spaces > 0 => (Parsed::Skipped { consumed: spaces }, false),
             (_, Word::Partial) => (Parsed::NeedMore, false),
-            (Expected::Exptime { with_cas }, Word::Whole(word)) => {
+            (NextToken::Exptime { with_cas }, Word::Whole(word)) => {
                 let consumed = spaces + word.len();
                 match number::exptime(word) {
                     Some(exptime) => {
                         let ask = Ask::Get { with_cas, exptime: Some(exptime) };
-                        self.expected = Expected::FirstKey(ask);
+                        self.expected = NextToken::FirstKey(ask);
                         (Parsed::Skipped { consumed }, false)
                     }
                     None => (self.refuse(ClientError::BadExptime, consumed), false),
                 }
             }
-            (Expected::Exptime { .. }, Word::TooLong(bytes)) => {
+            (NextToken::Exptime { .. }, Word::TooLong(bytes)) => {
                 (self.refuse(ClientError::BadExptime, spaces + bytes), false)
             }
-            (Expected::FirstKey(ask) | Expected::NextKey(ask), Word::Whole(key)) => {
-                self.expected = Expected::NextKey(ask);
+            (NextToken::FirstKey(ask) | NextToken::NextKey(ask), Word::Whole(key)) => {
+                self.expected = NextToken::NextKey(ask);
                 let (command, consumed) = (ask.command(key), spaces + key.len());
                 (Parsed::Command { command, frame: Frame::default(), consumed }, false)
             }
-            (Expected::NextKey(_), Word::LineEnd(bytes)) => {
+            (NextToken::NextKey(_), Word::LineEnd(bytes)) => {
                 let (command, consumed) = (Command::EndOfKeys, spaces + bytes);
                 (Parsed::Command { command, frame: Frame::default(), consumed }, true)
             }
@@ -118,13 +118,13 @@ impl StreamedKeys {
             (_, Word::TooLong(bytes)) => {
                 (self.refuse(ClientError::BadFormat, spaces + bytes), false)
             }
-            (Expected::Refused, Word::Whole(_)) => skip_line(input),
+            (NextToken::Refused, Word::Whole(_)) => skip_line(input),
         }
     }
 
     /// Reports an error and skips the rest of the line.
     fn refuse(&mut self, error: ClientError, consumed: usize) -> Parsed<'static> {
-        self.expected = Expected::Refused;
+        self.expected = NextToken::Refused;
         let (error, frame) = (Some(error.into()), Frame::default());
         Parsed::Bad(Bad { error, frame, consumed, swallow: 0, close: false })
     }

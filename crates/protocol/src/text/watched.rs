@@ -9,7 +9,7 @@ use super::dump::push_uri;
 
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum FetchResult {
     /// The item does not exist.
     NotFound,
     /// The item exists.
@@ -39,7 +39,7 @@ pub enum StoreOutcome {
 
 /// The reason why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closing {
+pub enum CloseReason {
     /// An error of the client or the server.
     Error,
     /// The client closed it.
@@ -65,14 +65,14 @@ pub fn stamp(out: &mut Vec<u8>, unix: Duration, number: u64) {
 }
 
 /// Appends the rest of the line of a lookup.
-pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: Sought, size: Size, connection: u64) {
+pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: FetchResult, size: Size, connection: u64) {
     out.extend_from_slice(b"type=item_get key=");
     push_uri(out, key);
     let status = match sought {
-        Sought::NotFound => "not_found",
-        Sought::Found => "found",
-        Sought::Flushed => "flushed",
-        Sought::Expired => "expired",
+        FetchResult::NotFound => "not_found",
+        FetchResult::Found => "found",
+        FetchResult::Flushed => "flushed",
+        FetchResult::Expired => "expired",
     };
     let Size { class, value_bytes } = size;
     push(out, format_args!(" status={status} clsid={class} cfd={connection} size={value_bytes}\n"));
@@ -151,16 +151,16 @@ pub fn connection_new(out: &mut Vec<u8>, peer: Option<SocketAddr>, connection: u
 pub fn connection_close(
     out: &mut Vec<u8>,
     peer: Option<SocketAddr>,
-    closing: Closing,
+    closing: CloseReason,
     connection: u64,
 ) {
     out.extend_from_slice(b"type=conn_close ");
     push_peer(out, peer);
     let reason = match closing {
-        Closing::Error => "error",
-        Closing::Normal => "normal",
-        Closing::IdleTimeout => "idle_timeout",
-        Closing::Shutdown => "shutdown",
+        CloseReason::Error => "error",
+        CloseReason::Normal => "normal",
+        CloseReason::IdleTimeout => "idle_timeout",
+        CloseReason::Shutdown => "shutdown",
     };
     push(out, format_args!(" reason={reason} cfd={connection}\n"));
 }
@@ -202,7 +202,7 @@ mod tests {
         let peer = Some("192.0.2.1:80".parse().unwrap());
         for (shown, expected) in [
             (
-                line(|out| item_get(out, b"a b", Sought::Found, size, 24)),
+                line(|out| item_get(out, b"a b", FetchResult::Found, size, 24)),
                 "type=item_get key=a%20b status=found clsid=1 cfd=24 size=5\n",
             ),
             (
@@ -222,7 +222,7 @@ mod tests {
                 "type=conn_new rip=unix rport=0 transport=local cfd=24\n",
             ),
             (
-                line(|out| connection_close(out, peer, Closing::IdleTimeout, 24)),
+                line(|out| connection_close(out, peer, CloseReason::IdleTimeout, 24)),
                 "type=conn_close rip=192.0.2.1 rport=80 transport=tcp reason=idle_timeout cfd=24\n",
             ),
         ] {

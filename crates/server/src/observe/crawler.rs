@@ -9,7 +9,7 @@ use std::time::Duration;
 use larder::{Cache, Cursor};
 use larder_item::Meta;
 use larder_protocol::Refusal;
-use larder_protocol::admin::Crawled;
+use larder_protocol::admin::CrawlScope;
 use larder_stats::{Counter, Counters};
 
 use crate::observe::classes::{Classes, ItemSize};
@@ -55,7 +55,7 @@ impl Crawler {
     ///
     /// # Errors
     /// Fails if a crawl is already in progress, or if the thread cannot be started.
-    pub(crate) fn crawl(self: &Arc<Self>, crawled: Crawled) -> Result<(), Refusal> {
+    pub(crate) fn crawl(self: &Arc<Self>, crawled: CrawlScope) -> Result<(), Refusal> {
         // The acquire here pairs with the release that clears the flag: each thread that sets the
         // flag observes the counts of the previous one.
         if self.crawling.swap(true, Acquire) {
@@ -77,7 +77,7 @@ impl Crawler {
     }
 
     /// Removes the expired items of the classes.
-    fn sweep(&self, crawled: Crawled) {
+    fn sweep(&self, crawled: CrawlScope) {
         let wanted = |key_bytes, meta: &Meta| {
             crawled.has(self.classes.class_of(ItemSize::new(key_bytes, meta)))
         };

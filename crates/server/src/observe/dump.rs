@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use larder::{Cache, Dumped, Wait};
 use larder_item::Deadline;
-use larder_protocol::admin::{Crawled, DumpForm};
+use larder_protocol::admin::{CrawlScope, DumpForm};
 use larder_protocol::text::dump::{self, DumpedItem};
 use larder_stats::{Counter, Counters};
 
@@ -22,7 +22,7 @@ pub(crate) struct Dump {
     classes: Arc<Classes>,
     counters: Arc<Counters>,
     form: DumpForm,
-    crawled: Crawled,
+    crawled: CrawlScope,
     listing: Listing,
 }
 
@@ -44,7 +44,7 @@ impl Dump {
         classes: &Arc<Classes>,
         counters: &Arc<Counters>,
         form: DumpForm,
-        crawled: Crawled,
+        crawled: CrawlScope,
     ) -> Self {
         counters.bump(Counter::CrawlerStarts);
         counters.bump(Counter::CrawlersRunning);

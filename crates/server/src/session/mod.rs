@@ -20,8 +20,8 @@ use larder::{DirectBuffer, LargeValue, Wait};
 use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
-    Bad, ClientError, Command, Dialects, Fetch, Frame, Kept, Parsed, Parser, Refusal, Response,
-    Store, meta, names_command,
+    Bad, ClientError, Command, Dialects, Fetch, Frame, OwnedFrame, Parsed, Parser, Refusal,
+    Response, Store, meta, names_command,
 };
 
 use crate::buffers::output::Output;
@@ -73,13 +73,13 @@ enum State {
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
     /// The session writes the rest of a large value before it reads the next byte.
-    Large(Box<LargeValue>, Box<Kept>),
+    Large(Box<LargeValue>, Box<OwnedFrame>),
     /// The session writes the rest of a list of items before it reads the next byte.
     Dump(Box<Dump>),
     /// The session writes the rest of a list of connections before it reads the next byte.
     Connections(Box<ConnectionList>),
     /// The session gathers statistics in several steps, then responds in this form.
-    Gather(Box<StatsResponse>, Box<Kept>),
+    Gather(Box<StatsResponse>, Box<OwnedFrame>),
     /// The session ignores input. The connection sends watch lines until it is closed.
     Watch(Box<Watch>),
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use larder::{PromotionPolicy, Read, ReadOptions, Wait};
 use larder_item::{Meta, StoreMode};
-use larder_protocol::text::watched::{self, Size, Sought, StoreOutcome};
+use larder_protocol::text::watched::{self, FetchResult, Size, StoreOutcome};
 use larder_protocol::{
     Arithmetic, Command, Delete, Fetch, Frame, Remains, Response, ServerError, Store, Topics,
 };
@@ -115,16 +115,16 @@ impl Observer<'_> {
     }
 
     /// Looks up an item without reading it.
-    fn look_for(self, key: &[u8], wait: Wait<'_>) -> (Sought, Option<Meta>) {
+    fn look_for(self, key: &[u8], wait: Wait<'_>) -> (FetchResult, Option<Meta>) {
         let raw = self.executor.cache().raw(wait);
         let reading = ReadOptions { noted: false, value: false };
         match raw.read(key, reading, PromotionPolicy::Always, &mut Vec::new(), |_, _| ()) {
-            Poll::Ready(Read::Hit(meta) | Read::Large(meta, _)) => (Sought::Found, Some(meta)),
+            Poll::Ready(Read::Hit(meta) | Read::Large(meta, _)) => (FetchResult::Found, Some(meta)),
             Poll::Ready(Read::Miss(larder::Miss::Absent) | Read::Failed(_)) | Poll::Pending => {
-                (Sought::NotFound, None)
+                (FetchResult::NotFound, None)
             }
-            Poll::Ready(Read::Miss(larder::Miss::Expired)) => (Sought::Expired, None),
-            Poll::Ready(Read::Miss(larder::Miss::Flushed)) => (Sought::Flushed, None),
+            Poll::Ready(Read::Miss(larder::Miss::Expired)) => (FetchResult::Expired, None),
+            Poll::Ready(Read::Miss(larder::Miss::Flushed)) => (FetchResult::Flushed, None),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The payload after the line of a store: a value and a line end, arriving in any number of parts.
 
 use larder::{DirectBuffer, Upload, Wait};
-use larder_protocol::{Frame, Kept, Response, Store, render};
+use larder_protocol::{Frame, OwnedFrame, Response, Store, render};
 
 use crate::session::execute::{Call, Executor, ready};
 
@@ -9,7 +9,7 @@ use crate::session::execute::{Call, Executor, ready};
 #[derive(Debug)]
 pub(crate) struct Payload {
     left_bytes: u64,
-    frame: Kept,
+    frame: OwnedFrame,
     state: State,
     /// The store and its response, once the payload is complete.
     ended: Option<(Head, Response)>,

@@ -3,7 +3,7 @@
 
 use larder::{DiskNeed, Wait};
 use larder_item::StoreMode;
-use larder_protocol::{Command, Kept, KeptCommand, Store};
+use larder_protocol::{Command, OwnedCommand, OwnedFrame, Store};
 
 use super::batch::{Batch, ParsedCommand, Step, words};
 use super::observer::key_of;
@@ -14,8 +14,8 @@ use crate::session::execute::{Executor, is_read};
 /// A command that waits for a disk read.
 #[derive(Debug)]
 pub(super) struct SuspendedCommand {
-    command: KeptCommand,
-    frame: Kept,
+    command: OwnedCommand,
+    frame: OwnedFrame,
     /// The part of the command that the log may show.
     words: Box<[u8]>,
     /// Length of the command in bytes.

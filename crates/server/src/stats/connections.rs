@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use larder_protocol::{Frame, Kept, Response, render};
+use larder_protocol::{Frame, OwnedFrame, Response, render};
 
 use crate::observe::conn_table::{ConnStats, Place};
 use crate::server::Server;
@@ -15,7 +15,7 @@ pub(crate) struct ConnectionList {
     server: Arc<Server>,
     /// The descriptor of the requesting connection.
     asker: RawFd,
-    frame: Kept,
+    frame: OwnedFrame,
     /// The last socket that was shown.
     last: Option<Place>,
 }

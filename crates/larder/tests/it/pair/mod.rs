@@ -7,7 +7,7 @@ use larder::{
     Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, Direction, Meta, MetaOutcome,
     Read, ReadOptions, Stale, StoreMode, StoreRequest, Stored,
 };
-use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
+use larder_testkit::model::{ArithmeticOutcome, Model, ModelItem, Outcome};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
@@ -314,14 +314,14 @@ impl Pair {
         let ArithmeticRequest { key, direction, delta, cas, version, deadline } = *counting;
         let found = self.cache.arithmetic_as(counting).unwrap();
         match (found, self.model.arithmetic(key, direction, delta, cas, deadline)) {
-            (Arithmetic::Number { number, meta }, Counted::Number(expected)) => {
+            (Arithmetic::Number { number, meta }, ArithmeticOutcome::Number(expected)) => {
                 assert_eq!(number, expected);
                 self.note_token(key, version, meta.cas);
                 self.model.get(key).iter().for_each(|item| assert_known(&meta, item));
             }
-            (Arithmetic::NotFound, Counted::NotFound)
-            | (Arithmetic::Exists, Counted::Exists)
-            | (Arithmetic::NonNumeric, Counted::NonNumeric) => {}
+            (Arithmetic::NotFound, ArithmeticOutcome::NotFound)
+            | (Arithmetic::Exists, ArithmeticOutcome::Exists)
+            | (Arithmetic::NonNumeric, ArithmeticOutcome::NonNumeric) => {}
             (found, expected) => panic!("{found:?}, the model says {expected:?}"),
         }
     }

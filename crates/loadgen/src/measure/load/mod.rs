@@ -23,7 +23,7 @@ use crate::tally::{Second, Tally};
 use crate::wire::ask::Ask;
 use crate::wire::channel::Channel;
 use crate::wire::opener::Opener;
-use crate::wire::pipeline::{Ended, Pipeline};
+use crate::wire::pipeline::{ConnectionEnd, Pipeline};
 
 /// The instructions that all threads share.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ pub(crate) struct Load<'a> {
     /// `None` for a connection that has failed or is lost.
     pipelines: Vec<Option<Pipeline>>,
     /// `None` until the first connection is lost.
-    reopening: Option<reopen::Reopening>,
+    reopening: Option<reopen::Reopener>,
     epoll: OwnedFd,
     /// `None` in a closed loop.
     open: Option<open::Open>,
@@ -257,7 +257,10 @@ impl<'a> Load<'a> {
                     "no answer within {} s: the server is stopped, overloaded, or not a memcached",
                     timeout.as_secs()
                 );
-                self.fail(number, &Ended { kind: "no answer in time", reason, is_loss: true });
+                self.fail(
+                    number,
+                    &ConnectionEnd { kind: "no answer in time", reason, is_loss: true },
+                );
             }
         }
     }
@@ -302,7 +305,7 @@ fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
 }
 
-impl From<rustix::io::Errno> for Ended {
+impl From<rustix::io::Errno> for ConnectionEnd {
     fn from(error: rustix::io::Errno) -> Self {
         io::Error::from(error).into()
     }

@@ -6,7 +6,7 @@ use crate::measure::load::Load;
 use crate::options::{Dialect, name};
 use crate::wire::dialect::ParsedReply;
 use crate::wire::pending::Books;
-use crate::wire::pipeline::{Ended, Pipeline};
+use crate::wire::pipeline::{ConnectionEnd, Pipeline};
 
 impl Load<'_> {
     /// Receives all available bytes, and sends the next batch once all pending requests have a
@@ -14,12 +14,12 @@ impl Load<'_> {
     ///
     /// # Errors
     /// The connection has ended, or its bytes are not valid replies.
-    pub(crate) fn receive(&mut self, number: usize) -> Result<(), Ended> {
+    pub(crate) fn receive(&mut self, number: usize) -> Result<(), ConnectionEnd> {
         loop {
             let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
             let Some(received) = pipeline.channel.receive(&mut self.input)? else { break };
             if received == 0 {
-                return Err(Ended::closed());
+                return Err(ConnectionEnd::closed());
             }
             let may_have_more = pipeline.channel.may_have_more(received, self.input.len());
             self.take_received(number, received)?;
@@ -37,7 +37,7 @@ impl Load<'_> {
     }
 
     /// Parses the replies in the received bytes, after the bytes kept from earlier receives.
-    fn take_received(&mut self, number: usize, received: usize) -> Result<(), Ended> {
+    fn take_received(&mut self, number: usize, received: usize) -> Result<(), ConnectionEnd> {
         let now_ns = self.now_ns();
         self.note_heard();
         let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
@@ -71,7 +71,7 @@ fn take_replies(
     pipeline: &mut Pipeline,
     now_ns: u64,
     books: &mut Books<'_>,
-) -> Result<usize, Ended> {
+) -> Result<usize, ConnectionEnd> {
     let mut used = 0;
     while used < input.len() {
         match dialect.read_reply(&input[used..]) {
@@ -79,7 +79,7 @@ fn take_replies(
                 used += consumed;
                 pipeline.pause = Duration::ZERO;
                 let taken = pipeline.pending.take(reply, now_ns, books);
-                taken.map_err(|what| Ended {
+                taken.map_err(|what| ConnectionEnd {
                     kind: "wrong answer",
                     reason: format!("the server answered {what}"),
                     is_loss: false,
@@ -90,13 +90,13 @@ fn take_replies(
                 let reason = format!(
                     "the server announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}"
                 );
-                return Err(Ended { kind: "answer too long", reason, is_loss: false });
+                return Err(ConnectionEnd { kind: "answer too long", reason, is_loss: false });
             }
             ParsedReply::Bad => {
                 let protocol = name(dialect);
                 let reason =
                     format!("the server does not answer in memcached's {protocol} protocol");
-                return Err(Ended { kind: "not the protocol", reason, is_loss: false });
+                return Err(ConnectionEnd { kind: "not the protocol", reason, is_loss: false });
             }
         }
     }

@@ -10,18 +10,18 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::measure::load::Load;
 use crate::wire::channel::Channel;
 use crate::wire::opener::Opener;
-use crate::wire::pipeline::{Ended, Pipeline};
+use crate::wire::pipeline::{ConnectionEnd, Pipeline};
 
 /// The thread that reopens connections, started at the first loss.
-pub(crate) struct Reopening {
-    lost: Sender<Lost>,
-    opened: Receiver<Opened>,
+pub(crate) struct Reopener {
+    lost: Sender<LostConnection>,
+    opened: Receiver<ReopenOutcome>,
     /// The time since which connections have been lost and no connection has received anything.
     silent_since_ns: Option<u64>,
 }
 
 /// A connection to be reopened.
-struct Lost {
+struct LostConnection {
     number: usize,
     /// The time at which to reopen it, and the pause before that.
     due: Instant,
@@ -29,14 +29,14 @@ struct Lost {
 }
 
 /// The result of reopening.
-enum Opened {
+enum ReopenOutcome {
     /// The open connection. If it is lost before it receives an answer, this is the pause before
     /// the next attempt.
     Channel(usize, Box<Channel>, Duration),
     NotYet(String),
 }
 
-impl Reopening {
+impl Reopener {
     fn start(opener: &Opener) -> Self {
         let (lost, to_open) = channel();
         let (has_opened, opened) = channel();
@@ -49,8 +49,12 @@ impl Reopening {
 }
 
 /// Reopens each lost connection at its due time, until the load drops the channel.
-fn open_all(opener: &Opener, to_open: &Receiver<Lost>, has_opened: &Sender<Opened>) {
-    let mut waiting: Vec<Lost> = Vec::new();
+fn open_all(
+    opener: &Opener,
+    to_open: &Receiver<LostConnection>,
+    has_opened: &Sender<ReopenOutcome>,
+) {
+    let mut waiting: Vec<LostConnection> = Vec::new();
     loop {
         let first = (0..waiting.len()).min_by_key(|at| waiting[*at].due);
         let until_due = first.map(|at| waiting[at].due.saturating_duration_since(Instant::now()));
@@ -63,13 +67,13 @@ fn open_all(opener: &Opener, to_open: &Receiver<Lost>, has_opened: &Sender<Opene
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(at) = first else { continue };
-        let Lost { number, pause, .. } = waiting.swap_remove(at);
+        let LostConnection { number, pause, .. } = waiting.swap_remove(at);
         let pause = longer(pause);
         let opened = match opener.open() {
-            Ok(channel) => Opened::Channel(number, Box::new(channel), pause),
+            Ok(channel) => ReopenOutcome::Channel(number, Box::new(channel), pause),
             Err(error) => {
-                waiting.push(Lost { number, due: Instant::now() + pause, pause });
-                Opened::NotYet(format!("{error:#}"))
+                waiting.push(LostConnection { number, due: Instant::now() + pause, pause });
+                ReopenOutcome::NotYet(format!("{error:#}"))
             }
         };
         if has_opened.send(opened).is_err() {
@@ -85,7 +89,7 @@ fn longer(pause: Duration) -> Duration {
 impl Load<'_> {
     /// Gives up a connection and counts its pending requests as errors. A lost connection is
     /// reopened.
-    pub(crate) fn fail(&mut self, number: usize, ended: &Ended) {
+    pub(crate) fn fail(&mut self, number: usize, ended: &ConnectionEnd) {
         let Some(pipeline) = self.pipelines[number].take() else { return };
         epoll::delete(&self.epoll, &pipeline.channel).ok();
         self.unlist(number);
@@ -98,11 +102,11 @@ impl Load<'_> {
                 self.tally.lost.get_or_insert_with(|| ended.reason.clone());
                 if !self.is_ending {
                     let now_ns = self.now_ns();
-                    let reopening = self.reopening.get_or_insert_with(|| Reopening::start(opener));
+                    let reopening = self.reopening.get_or_insert_with(|| Reopener::start(opener));
                     reopening.silent_since_ns.get_or_insert(now_ns);
                     // Fails only if the thread has ended, which happens together with this load.
                     let (due, pause) = (Instant::now() + pipeline.pause, pipeline.pause);
-                    reopening.lost.send(Lost { number, due, pause }).ok();
+                    reopening.lost.send(LostConnection { number, due, pause }).ok();
                 }
             }
             None => {
@@ -117,8 +121,8 @@ impl Load<'_> {
             && let Ok(opened) = reopening.opened.try_recv()
         {
             match opened {
-                Opened::Channel(..) if self.is_ending => {}
-                Opened::Channel(number, channel, pause) => {
+                ReopenOutcome::Channel(..) if self.is_ending => {}
+                ReopenOutcome::Channel(number, channel, pause) => {
                     let key = EventData::new_u64(number as u64);
                     epoll::add(&self.epoll, &channel, key, EventFlags::IN)?;
                     self.pipelines[number] = Some(Pipeline::new(*channel, pause));
@@ -128,7 +132,7 @@ impl Load<'_> {
                         false => self.begin_batch(number),
                     }
                 }
-                Opened::NotYet(reason) => self.tally.lost = Some(reason),
+                ReopenOutcome::NotYet(reason) => self.tally.lost = Some(reason),
             }
         }
         Ok(())

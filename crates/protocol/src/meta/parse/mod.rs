@@ -18,7 +18,7 @@ use crate::{meta, number};
 pub(crate) fn get<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let (key, asked) = match words.next().ok_or(ClientError::BadFormat).and_then(|key| {
         let key = short(key).ok_or(ClientError::BadFormat)?;
-        Ok((key, Asked::read(key, &words)?))
+        Ok((key, LineFlags::read(key, &words)?))
     }) {
         Ok(asked) => asked,
         Err(error) => return refuse(error, consumed, 0),
@@ -46,7 +46,7 @@ pub(crate) fn set<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     };
     let read = || {
         let key = short(key).ok_or(ClientError::BadFormat)?;
-        let asked = Asked::read(key, &words)?;
+        let asked = LineFlags::read(key, &words)?;
         Ok((asked, asked.store_mode()?))
     };
     let (asked, mode) = match read() {
@@ -73,7 +73,7 @@ pub(crate) fn delete<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let Some(key) = words.next().and_then(short) else {
         return refuse(ClientError::BadFormat, consumed, 0);
     };
-    let asked = match Asked::read(key, &words) {
+    let asked = match LineFlags::read(key, &words) {
         Ok(asked) => asked,
         Err(error) => return refuse(vague(error), consumed, 0),
     };
@@ -82,7 +82,7 @@ pub(crate) fn delete<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
         (false, true) => Remains::Stale,
         (false, false) => Remains::Nothing,
     };
-    let Asked { cas, exptime, version, .. } = asked;
+    let LineFlags { cas, exptime, version, .. } = asked;
     let delete = Delete { key, cas, remains, exptime, version };
     asked.command(Command::Delete(delete), key, words.rest(), consumed)
 }
@@ -93,7 +93,7 @@ pub(crate) fn arithmetic<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a
         return refuse(ClientError::BadFormat, consumed, 0);
     };
     let read = || {
-        let asked = Asked::read(key, &words).map_err(vague)?;
+        let asked = LineFlags::read(key, &words).map_err(vague)?;
         let direction = match asked.mode {
             None | Some(b'I' | b'+') => Direction::Increment,
             Some(b'D' | b'-') => Direction::Decrement,
@@ -123,7 +123,7 @@ pub(crate) fn inspect<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let Some(key) = words.next().and_then(short) else {
         return refuse(ClientError::BadFormat, consumed, 0);
     };
-    let mut asked = Asked::default();
+    let mut asked = LineFlags::default();
     if words.next() == Some(b"b") {
         if !is_base64(key) {
             return refuse(ClientError::BadFormat, consumed, 0);
@@ -135,7 +135,7 @@ pub(crate) fn inspect<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
 
 /// The flags of a line.
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct LineFlags {
     letters: Letters,
     exptime: Option<i64>,
     vivify: Option<i64>,
@@ -149,7 +149,7 @@ struct Asked {
     delta: Option<u64>,
 }
 
-impl Asked {
+impl LineFlags {
     /// Parses the flags after a key.
     #[inline]
     fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {

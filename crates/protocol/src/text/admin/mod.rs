@@ -6,7 +6,7 @@
 use std::str;
 
 use super::arguments::Arguments;
-use crate::admin::{Admin, ClockMove, Crawled, Detail, DumpForm, Factor, Knob, Refusal, Topics};
+use crate::admin::{Admin, ClockMove, CrawlScope, Detail, DumpForm, Factor, Knob, Refusal, Topics};
 use crate::command::Command;
 use crate::number;
 use crate::parsed::Parsed;
@@ -75,12 +75,12 @@ impl<'a> Arguments<'a> {
         };
         let count = number::unsigned_32(argument);
         let admin = match pick(word, CRAWLER_WORDS) {
-            Some(Crawling::Crawl) => Ok(Admin::Crawl(crawled(argument))),
-            Some(Crawling::Dump(form)) => Ok(Admin::Dump(form, crawled(argument))),
-            Some(Crawling::Tocrawl) => count
+            Some(CrawlerArgument::Crawl) => Ok(Admin::Crawl(crawled(argument))),
+            Some(CrawlerArgument::Dump(form)) => Ok(Admin::Dump(form, crawled(argument))),
+            Some(CrawlerArgument::Tocrawl) => count
                 .map(|items| Admin::Tune(Knob::CrawlerTocrawl(items)))
                 .ok_or(ClientError::BadFormat),
-            Some(Crawling::Sleep) => match count {
+            Some(CrawlerArgument::Sleep) => match count {
                 None => Err(ClientError::BadFormat),
                 Some(0..=SLEEP_US_MAX) => Ok(Admin::Tune(Knob::CrawlerSleep(count.unwrap_or(0)))),
                 Some(_) => Err(Refusal::SleepTooLong.into()),
@@ -193,10 +193,10 @@ fn factor(word: &[u8]) -> Option<Factor> {
 }
 
 /// Parses `all`, `hash`, or class numbers separated by commas.
-fn crawled(word: &[u8]) -> Result<Crawled, Refusal> {
+fn crawled(word: &[u8]) -> Result<CrawlScope, Refusal> {
     match word {
-        b"all" => return Ok(Crawled::All),
-        b"hash" => return Ok(Crawled::Hash),
+        b"all" => return Ok(CrawlScope::All),
+        b"hash" => return Ok(CrawlScope::Hash),
         _ => {}
     }
     let mut classes = 0;
@@ -206,12 +206,12 @@ fn crawled(word: &[u8]) -> Result<Crawled, Refusal> {
             _ => return Err(Refusal::NoSuchCrawlClass),
         }
     }
-    if classes == 0 { Err(Refusal::NothingToCrawl) } else { Ok(Crawled::Classes(classes)) }
+    if classes == 0 { Err(Refusal::NothingToCrawl) } else { Ok(CrawlScope::Classes(classes)) }
 }
 
 /// A `lru_crawler` command that takes an argument.
 #[derive(Clone, Copy)]
-enum Crawling {
+enum CrawlerArgument {
     Crawl,
     Dump(DumpForm),
     Sleep,
@@ -219,12 +219,12 @@ enum Crawling {
 }
 
 /// In memcached's order: the first name of which the word is an abbreviation wins.
-const CRAWLER_WORDS: &[(&str, Crawling)] = &[
-    ("crawl", Crawling::Crawl),
-    ("metadump", Crawling::Dump(DumpForm::Meta)),
-    ("mgdump", Crawling::Dump(DumpForm::Get)),
-    ("tocrawl", Crawling::Tocrawl),
-    ("sleep", Crawling::Sleep),
+const CRAWLER_WORDS: &[(&str, CrawlerArgument)] = &[
+    ("crawl", CrawlerArgument::Crawl),
+    ("metadump", CrawlerArgument::Dump(DumpForm::Meta)),
+    ("mgdump", CrawlerArgument::Dump(DumpForm::Get)),
+    ("tocrawl", CrawlerArgument::Tocrawl),
+    ("sleep", CrawlerArgument::Sleep),
 ];
 
 /// In memcached's order: the first name of which the word is an abbreviation wins.

@@ -111,19 +111,19 @@ fn cve_2019_11596_lru_without_its_last_argument() {
 
 #[test]
 fn lru_crawler_commands_are_parsed() {
-    let classes = |classes| Ok(Crawled::Classes(classes));
+    let classes = |classes| Ok(CrawlScope::Classes(classes));
     for (line, expected) in [
         ("lru_crawler enable\r\n", Admin::EnableCrawler(true)),
         ("lru_crawler e\r\n", Admin::EnableCrawler(true)),
         ("lru_crawler d\r\n", Admin::EnableCrawler(false)),
         ("lru_crawler sleep 1000000\r\n", Admin::Tune(Knob::CrawlerSleep(1_000_000))),
         ("lru_crawler t 7\r\n", Admin::Tune(Knob::CrawlerTocrawl(7))),
-        ("lru_crawler crawl all\r\n", Admin::Crawl(Ok(Crawled::All))),
+        ("lru_crawler crawl all\r\n", Admin::Crawl(Ok(CrawlScope::All))),
         ("lru_crawler c 1,63,\r\n", Admin::Crawl(classes(1 << 1 | 1 << 63))),
         ("lru_crawler crawl ,\r\n", Admin::Crawl(Err(Refusal::NothingToCrawl))),
-        ("lru_crawler metadump hash\r\n", Admin::Dump(DumpForm::Meta, Ok(Crawled::Hash))),
+        ("lru_crawler metadump hash\r\n", Admin::Dump(DumpForm::Meta, Ok(CrawlScope::Hash))),
         ("lru_crawler m 5\r\n", Admin::Dump(DumpForm::Meta, classes(1 << 5))),
-        ("lru_crawler mg all\r\n", Admin::Dump(DumpForm::Get, Ok(Crawled::All))),
+        ("lru_crawler mg all\r\n", Admin::Dump(DumpForm::Get, Ok(CrawlScope::All))),
     ] {
         assert_eq!(admin(line), expected, "{line:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::admin::{Admin, ClockMove, Crawled, Detail, DumpForm, Knob, Topics};
+use crate::admin::{Admin, ClockMove, CrawlScope, Detail, DumpForm, Knob, Topics};
 
 /// Returns the line of an administrative command, without its end. Writes an invalid argument for
 /// an argument that the parser has found invalid.
@@ -50,12 +50,12 @@ fn knob_line(knob: Knob) -> String {
     }
 }
 
-fn classes(crawled: Option<Crawled>) -> String {
+fn classes(crawled: Option<CrawlScope>) -> String {
     match crawled {
         None => ",".to_owned(),
-        Some(Crawled::All) => "all".to_owned(),
-        Some(Crawled::Hash) => "hash".to_owned(),
-        Some(Crawled::Classes(classes)) => {
+        Some(CrawlScope::All) => "all".to_owned(),
+        Some(CrawlScope::Hash) => "hash".to_owned(),
+        Some(CrawlScope::Classes(classes)) => {
             let ids = (1..64).filter(|id| classes >> id & 1 == 1);
             ids.map(|id: u32| id.to_string()).collect::<Vec<_>>().join(",")
         }
@@ -111,9 +111,9 @@ mod tests {
             Admin::Tune(Knob::CrawlerTocrawl(2)),
             Admin::EnableCrawler(true),
             Admin::EnableCrawler(false),
-            Admin::Crawl(Ok(Crawled::All)),
-            Admin::Dump(DumpForm::Meta, Ok(Crawled::Hash)),
-            Admin::Dump(DumpForm::Get, Ok(Crawled::Classes(1 << 63 | 1 << 1))),
+            Admin::Crawl(Ok(CrawlScope::All)),
+            Admin::Dump(DumpForm::Meta, Ok(CrawlScope::Hash)),
+            Admin::Dump(DumpForm::Get, Ok(CrawlScope::Classes(1 << 63 | 1 << 1))),
             Admin::Watch(Some(Topics::FETCHERS | Topics::DELETIONS)),
             Admin::Watch(Some(Topics::OF_COMMANDS | Topics::SILENT)),
             Admin::Detail(Some(Detail::Count(true))),

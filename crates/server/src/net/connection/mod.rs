@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use larder_item::Second;
-use larder_protocol::text::watched::Closing;
+use larder_protocol::text::watched::CloseReason;
 use larder_protocol::{ServerError, render};
 use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
@@ -202,8 +202,12 @@ impl Connection {
     }
 
     /// Returns why the connection ended, if the server did not close it.
-    pub(crate) fn closing(&self) -> Closing {
-        if self.has_left || self.session.has_quit() { Closing::Normal } else { Closing::Error }
+    pub(crate) fn closing(&self) -> CloseReason {
+        if self.has_left || self.session.has_quit() {
+            CloseReason::Normal
+        } else {
+            CloseReason::Error
+        }
     }
 
     /// Writes the shared entry only when the second changes, not in each turn.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use larder_item::Second;
 use larder_protocol::Topics;
-use larder_protocol::text::watched::{self, Closing};
+use larder_protocol::text::watched::{self, CloseReason};
 use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
 
@@ -14,7 +14,7 @@ use crate::net::connection::Connection;
 use crate::net::token::Token;
 
 impl Worker {
-    pub(super) fn close(&mut self, token: Token, closing: Closing) {
+    pub(super) fn close(&mut self, token: Token, closing: CloseReason) {
         let Some(connection) = self.connections.remove(token) else {
             return;
         };
@@ -48,7 +48,7 @@ impl Worker {
         let second = self.clock.second();
         for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
             self.executor.counters().bump(Counter::IdleKicks);
-            self.close(token, Closing::IdleTimeout);
+            self.close(token, CloseReason::IdleTimeout);
         }
     }
 
@@ -78,7 +78,7 @@ impl Worker {
         };
         connection.give_up(&self.executor, &mut self.scratch.records);
         let (id, peer) = (connection.id(), connection.peer());
-        self.close(token, Closing::Error);
+        self.close(token, CloseReason::Error);
         // One line per second. The statistics count all of them.
         if self.gave_up != Some(second) {
             self.gave_up = Some(second);

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use larder_protocol::text::watched::Closing;
+use larder_protocol::text::watched::CloseReason;
 
 use super::{CloseCause, Worker};
 use crate::clock::monotonic_us;
@@ -124,7 +124,7 @@ impl Worker {
             }
         }
         for token in over {
-            self.close(token, Closing::Shutdown);
+            self.close(token, CloseReason::Shutdown);
         }
         for token in left {
             self.take_leave(token, now_us);
@@ -137,7 +137,7 @@ impl Worker {
     pub(super) fn leave(&mut self, token: Token) -> bool {
         match &self.ending {
             Some(CloseCause::Stop { .. }) => {
-                self.close(token, Closing::Shutdown);
+                self.close(token, CloseReason::Shutdown);
                 return true;
             }
             Some(CloseCause::Drain(draining)) if draining.is_on => {}

@@ -17,7 +17,7 @@ use std::time::Duration;
 use larder::{Deferred, DurabilityTicket};
 use larder_item::Second;
 use larder_options::Io;
-use larder_protocol::text::watched::Closing;
+use larder_protocol::text::watched::CloseReason;
 use rustix::event::epoll::EventFlags;
 
 use crate::buffers::budget::Allotment;
@@ -247,7 +247,7 @@ impl Worker {
             self.stopwatches.end_turn();
         }
         for token in self.connections.tokens(|_| true) {
-            self.close(token, Closing::Shutdown);
+            self.close(token, CloseReason::Shutdown);
         }
     }
 
@@ -541,7 +541,7 @@ impl Worker {
             }
             TurnOutcome::Close => {
                 let closing = self.connections.of(token).map(Connection::closing);
-                self.close(token, closing.unwrap_or(Closing::Error));
+                self.close(token, closing.unwrap_or(CloseReason::Error));
             }
         }
     }
@@ -557,7 +557,7 @@ impl Worker {
         }
         let Some(before) = connection.change_awaited(event) else { return };
         if self.poller.await_event(&*connection, token, before, event).is_err() {
-            self.close(token, Closing::Error);
+            self.close(token, CloseReason::Error);
         }
     }
 }

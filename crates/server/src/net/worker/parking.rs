@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
 use larder::{DurabilityTicket, TicketState};
-use larder_protocol::text::watched::Closing;
+use larder_protocol::text::watched::CloseReason;
 
 use super::{PendingTurn, Worker};
 use crate::net::connection::turn::Input;
@@ -45,7 +45,7 @@ impl Worker {
         match self.durability(awaited) {
             TicketState::Durable => false,
             TicketState::Unknown => {
-                self.close(turn.token, Closing::Error);
+                self.close(turn.token, CloseReason::Error);
                 true
             }
             TicketState::Pending => {

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use larder_protocol::text::watched::Closing;
+use larder_protocol::text::watched::CloseReason;
 use rustix::io::Errno;
 
 use super::{PendingTurn, TURNS_MAX, Worker};
@@ -108,7 +108,7 @@ impl Worker {
         let sent = match sent {
             Ok(sent) if sent > 0 => sent,
             Err(Errno::INTR | Errno::AGAIN) => 0,
-            _ => return self.close(token, Closing::Error),
+            _ => return self.close(token, CloseReason::Error),
         };
         connection.note_progress(executor, sent, clock.second());
         if !output.is_sent() {

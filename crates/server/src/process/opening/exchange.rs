@@ -3,7 +3,7 @@
 
 use larder_options::Protocol;
 use larder_protocol::{
-    Command, Dialects, Frame, Kept, Parsed, Parser, Response, ServerError, StatsSection,
+    Command, Dialects, Frame, OwnedFrame, Parsed, Parser, Response, ServerError, StatsSection,
     WIRE_VERSION, render,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
     /// The number of bytes of a refused value that have not arrived yet.
     passing_bytes: u64,
     /// The response to send after these bytes.
-    owed: Option<(Response, Kept)>,
+    owed: Option<(Response, OwnedFrame)>,
 }
 
 impl Exchange {

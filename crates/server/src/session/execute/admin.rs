@@ -2,7 +2,7 @@
 
 use larder_item::KEY_BYTES_MAX;
 use larder_options::AnswersAs;
-use larder_protocol::admin::{Admin, Crawled, Detail, DumpForm, Knob, Refusal, Topics};
+use larder_protocol::admin::{Admin, CrawlScope, Detail, DumpForm, Knob, Refusal, Topics};
 use larder_protocol::{ClientError, Frame, Response, base64, render};
 use larder_stats::Counter;
 
@@ -95,19 +95,19 @@ impl Executor {
         if enable && was_enabled { Err(Refusal::CrawlerRuns.into()) } else { Ok(()) }
     }
 
-    fn crawl(&self, crawled: Result<Crawled, Refusal>) -> Result<(), ClientError> {
+    fn crawl(&self, crawled: Result<CrawlScope, Refusal>) -> Result<(), ClientError> {
         if !self.server.upkeep.crawler.is_enabled() {
             return Err(Refusal::CrawlerDisabled.into());
         }
         match crawled? {
-            Crawled::Hash => return Err(Refusal::NoSuchCrawl.into()),
+            CrawlScope::Hash => return Err(Refusal::NoSuchCrawl.into()),
             crawled => self.server.upkeep.crawler.crawl(crawled)?,
         }
         self.counters.bump(Counter::CrawlerStarts);
         Ok(())
     }
 
-    fn dump(&self, form: DumpForm, crawled: Result<Crawled, Refusal>) -> Result<Dump, Refusal> {
+    fn dump(&self, form: DumpForm, crawled: Result<CrawlScope, Refusal>) -> Result<Dump, Refusal> {
         if !self.server.upkeep.crawler.is_enabled() {
             return Err(Refusal::CrawlerDisabled);
         }
