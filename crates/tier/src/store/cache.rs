@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::disk::Directory;
 use crate::format::{Address, Item, Record};
+use crate::store::appender::Purpose;
 use crate::store::catalog::KeyBits;
 use crate::store::error::Refusal;
-use crate::store::head::Purpose;
 use crate::store::shared::Shared;
 use crate::store::space;
 use crate::store::{Change, KeyRecords, Store};

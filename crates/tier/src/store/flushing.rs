@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
-use super::head::Job;
+use super::appender::Job;
 use super::rebuild::snapshot;
 use super::settings::Durability;
 use super::shared::Shared;

@@ -17,12 +17,12 @@
 //! In mode [`Mode::Cache`] the store has only the items that memory evicts (`cache.rs`). A comment
 //! `Rule: X` names a rule of the model of this protocol (`tests/it/model/rules.rs`).
 
+mod appender;
 mod cache;
 mod catalog;
 mod error;
 mod extents;
 mod flushing;
-mod head;
 mod inspect;
 mod lookup;
 mod mend;
@@ -46,11 +46,11 @@ use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES
 use crate::recovery::Place;
 use crate::tier::LogTime;
 use crate::tier::Tier;
+use appender::{Appender, Purpose};
 pub use cache::Demoted;
 pub use catalog::PLACES;
 use catalog::{EXTENTS_MAX, KeyBits, Location};
 pub use error::{FindError, Refusal, StartError, Unreadable};
-use head::{Appender, Purpose};
 pub use inspect::damage::{Damage, DamageKind};
 pub use inspect::salvage::{SalvageReport, Trust, salvage};
 pub use inspect::{Findings, inspect, newest_stamp};

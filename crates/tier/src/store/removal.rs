@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::appender::Appender;
 use super::cache::forget_where;
 use super::error::Refusal;
-use super::head::Appender;
 use super::shared::Shared;
 use super::{Change, KeyRecords, Store};
 use crate::disk::Directory;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use super::appender::{Appender, Purpose, SPARE_EXTENTS};
 use super::catalog::{Catalog, KeyBits, Location};
 use super::extents::Extents;
-use super::head::{Appender, Purpose, SPARE_EXTENTS};
 use super::removal::Removal;
 use super::settings::{Durability, Settings};
 use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};

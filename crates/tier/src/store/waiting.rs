@@ -4,8 +4,8 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
+use super::appender::Appender;
 use super::error::Refusal;
-use super::head::Appender;
 use super::settings::Durability;
 use super::{Durable, Store};
 use crate::disk::Directory;

@@ -1,7 +1,7 @@
 //! A worker: one thread, its connections, and the loop that runs the turns of the connections.
 
-mod asking;
 mod closing;
+mod disk_waiters;
 mod drain;
 mod parking;
 mod timing;
@@ -37,7 +37,7 @@ use crate::session::execute::Executor;
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::Records;
-use asking::{Answers, DiskWaiters};
+use disk_waiters::{Answers, DiskWaiters};
 use drain::DrainProgress;
 use timing::{Stopwatch, Stopwatches};
 

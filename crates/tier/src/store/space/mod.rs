@@ -13,9 +13,9 @@ use crate::disk::{File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{Address, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit};
 use crate::log::Extent;
 use crate::recovery::Place;
+use crate::store::appender::Purpose;
 use crate::store::catalog::{KeyBits, Location};
 use crate::store::error::Refusal;
-use crate::store::head::Purpose;
 use crate::store::shared::Shared;
 
 /// How long the thread sleeps when it has nothing to do.
