@@ -92,8 +92,8 @@ pub mod flag {
     pub const EVICTS: u32 = 2;
 }
 
-/// The global words, by offset from the start of the region. Each has a separate line, except where
-/// noted.
+/// The global words, by offset from the start of the region. Each has a separate line of
+/// [`LINE_BYTES`], except where noted.
 pub mod global {
     use super::{LINE_BYTES, SUPERBLOCK_BYTES};
 
@@ -137,7 +137,8 @@ pub mod global {
     pub const EVICTORS: usize = ITEMS + LINE_BYTES;
     /// Number of words at [`EVICTORS`].
     pub const EVICTORS_MAX: usize = LINE_BYTES / 8;
-    /// The current stamp of the ghost, u64.
+    /// The current stamp of the ghost, u64. The ghost remembers keys of recently evicted items, and
+    /// the stamp is its measure of time.
     pub const GHOST_STAMP: usize = EVICTORS + LINE_BYTES;
     /// Number of items added to the ghost under this stamp, u64.
     pub const GHOST_ADDED: usize = GHOST_STAMP + 8;
@@ -154,8 +155,8 @@ pub mod global {
     pub const PEERS_USED: usize = SWEEP_NEXT + LINE_BYTES;
     /// Number of thread slots that were ever taken, u64.
     pub const THREAD_SLOTS_USED: usize = PEERS_USED + 8;
-    /// A bit for each count that must be repeated, u64. 1: the counters of a segment. 2: the
-    /// segments in use.
+    /// A bit for each count that must be repeated, u64. 1: the items and bytes of a segment. 2: the
+    /// segments in use. 4: the filled slots.
     pub const SUSPECTS: usize = PEERS_USED + 16;
     /// The row of the table of peers at which the next joining process begins to search for dead
     /// peers, u64.
@@ -165,9 +166,10 @@ pub mod global {
     pub const AGE_QUEUES: usize = PEERS_USED + LINE_BYTES;
     /// Number of times that a segment became a candidate for reuse, u64.
     pub const FILED: usize = AGE_QUEUES + super::POOLS * LINE_BYTES;
-    /// The value of [`FILED`] + 1 at the start of the last search through all segments, u64.
+    /// [`FILED`] + 1 as it was when a thread last began to search all segments, u64.
     pub const FILED_AT_LAST_LOOK: usize = FILED + 8;
-    /// The segment that the lap over all segments processes next, u64.
+    /// The segment that the lap visits next, u64. The lap is a search through all segments, a few
+    /// at a time, for segments that can be reused.
     pub const LAP_NEXT: usize = FILED + 16;
     /// Items and bytes that the current lap has counted, u64 each.
     pub const LAP_COUNTS: usize = FILED + 24;
@@ -196,8 +198,8 @@ pub enum LayoutError {
 pub struct Layout {
     /// Size of the entire region, in bytes.
     pub region_bytes: usize,
-    /// Size of the region in bytes, without the tables of the unpaid peers: the highest memory
-    /// limit.
+    /// Size of the region in bytes, without the tables that are allocated in addition to its memory
+    /// (see [`Layout::paid_peers`]): the highest memory limit.
     pub capacity_bytes: usize,
     /// Size of a segment, in bytes; a power of two.
     pub segment_bytes: usize,
@@ -268,7 +270,7 @@ pub const TTL_CLASSES: usize = 4;
 /// large a part of the memory.
 pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 
-/// The processes that can use a region.
+/// How many processes can use a region at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// One process.

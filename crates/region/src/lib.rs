@@ -13,7 +13,8 @@
 //! that open the same [`file`](mod@file), or with read-only processes. [`locks`] show which
 //! processes are alive, and [`forks`] shows whether this process was forked.
 //!
-//! This crate is independent of items, keys and eviction. It is one of the few crates that use
+//! The pool is divided into segments, which the engine fills with records of items. This crate
+//! itself is independent of items, keys and eviction. It is one of the few crates that use
 //! `unsafe`: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads,
 //! `raw/` for copies of bytes that other threads may be changing, and `fork.rs`, `locks.rs` and
 //! `groups.rs` for functions that are available only in the C library.

@@ -1,4 +1,5 @@
-//! The number of processes and threads that a shared region has tables for.
+//! The number of processes and threads that a shared region has tables for. An attached process is
+//! a *peer*; a *thread slot* is the state of one thread in the region.
 
 use crate::layout::{LayoutError, Sharing};
 
@@ -27,8 +28,8 @@ pub(crate) struct Room {
     pub(crate) peers: usize,
     /// A power of two, since the number of a thread slot is a part of each version.
     ///
-    /// A process needs one thread slot per thread, and one more. Threads without a slot borrow one
-    /// for each operation.
+    /// A process needs one thread slot for each thread, and one reserved slot. Threads that find no
+    /// free slot borrow one for each operation.
     pub(crate) thread_slots: usize,
 }
 
