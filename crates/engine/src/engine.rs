@@ -45,9 +45,10 @@ const MEMCACHED_HEADER_BYTES: usize = 48;
 const MEMCACHED_CAS_BYTES: usize = 8;
 const MEMCACHED_ENDS_BYTES: usize = 3;
 
-/// The length of the longest value that is stored in one piece, whatever the length of a segment.
-/// Pieces of a longer value are written in place as they arrive and read in place, at the cost of
-/// one more lookup. The number was measured.
+/// The length of the longest value that is stored in one piece, whatever the length of a segment. A
+/// longer value is stored in pieces, which are written in place as they arrive and read in place,
+/// at the cost of one more lookup. docs/decisions/0012 contains the measurements that led to this
+/// number.
 const INLINE_BYTES_MAX: usize = 16 << 10;
 
 impl Engine {
@@ -78,7 +79,8 @@ impl Engine {
         op.journal.or(self.journal())
     }
 
-    /// Raises the versions given from now on above `past`, up to 2⁵³.
+    /// Makes all versions that are given from now on higher than `past`. Does nothing if `past`
+    /// exceeds 2⁵³.
     pub fn raise_versions(&self, past: u64) {
         self.peers().raise_versions(past);
     }
@@ -159,7 +161,7 @@ impl Engine {
         self.epoch
     }
 
-    /// Returns the origin of the region.
+    /// Returns the identity of the region, and when it was created.
     pub fn birth(&self) -> &Birth {
         &self.birth
     }
@@ -197,8 +199,8 @@ impl Engine {
         self.peers().peer_reports()
     }
 
-    /// Returns each peer's own process id. In another pid namespace the peer may have a different
-    /// id.
+    /// Returns the process id of each attached process, in the pid namespace of that process. In
+    /// the caller's namespace it may have a different id.
     pub fn peer_process_ids(&self) -> Vec<u64> {
         self.peers().peer_process_ids()
     }
@@ -243,7 +245,8 @@ impl Engine {
     }
 
     /// Hides everything stored so far and cancels a scheduled flush. Takes constant time, because
-    /// complete segments become reclaimable.
+    /// it stores only one number: items in segments whose use began before count as absent from
+    /// then on.
     pub fn flush(&self) {
         self.segments().flush();
     }
@@ -268,8 +271,8 @@ impl Engine {
         self.reclaimer.maintain(&self.op(thread, now))
     }
 
-    /// Does one more slice of the sweep that [`Engine::maintain`] does for expired items. Returns
-    /// true if more expired items remain.
+    /// Continues to remove expired items where the last call or [`Engine::maintain`] stopped, for
+    /// about ten milliseconds. Returns true if more expired items remain.
     pub fn sweep(&self, thread: &ThreadSlot, now: Second) -> bool {
         self.reclaimer.sweep(&self.op(thread, now), SLICE_WORK)
     }
@@ -282,7 +285,8 @@ impl Engine {
 
     /// Makes the system allocate the memory that writers use next, so that writers need not wait
     /// for the allocation. For the same background thread as [`Engine::refill`]. Does nothing in
-    /// shared memory.
+    /// shared memory, where memory that one process populates counts for all processes, whether it
+    /// is used or not.
     pub fn populate(&self) {
         self.segments().populate();
     }
@@ -312,8 +316,9 @@ impl Engine {
         self.segments().call_when_short(wake);
     }
 
-    /// Recounts the accounts of at most `count_max` suspect segments. A segment in which a value is
-    /// still arriving has to wait, because no slot names the value's pieces yet.
+    /// Recounts the live items and bytes of at most `count_max` segments whose counts may be too
+    /// high, because a process died. Skips a segment in which a value is still arriving, because no
+    /// slot names the pieces of that value yet; a later call recounts it.
     pub fn recount_suspects(&self, thread: &ThreadSlot, count_max: usize) {
         self.reclaimer.recount_suspects(&self.op(thread, self.now()), count_max);
     }
@@ -330,9 +335,10 @@ impl Engine {
         self.reclaimer.set_memory_limit(thread, bytes)
     }
 
-    /// Does one slice of shrinking: returns the memory of free segments to the system, frees more
-    /// segments, and lowers the number of usable segments to the number in use plus a few, so that
-    /// writers always find free ones. Returns true if more work is due now.
+    /// Does a bounded part of the work that is due after the memory limit was lowered. Returns the
+    /// memory of free segments to the system, frees more segments, and lowers the number of usable
+    /// segments to the number in use plus a few, so that writers always find free ones. Returns
+    /// true if more work is due now.
     pub fn shrink(&self, thread: &ThreadSlot, now: Second) -> bool {
         self.reclaimer.shrink(&self.op(thread, now))
     }
@@ -345,8 +351,8 @@ impl Engine {
     /// Prefetches the index groups and the records of some keys that the caller is about to use. It
     /// is only a hint and changes nothing.
     ///
-    /// A single operation waits for memory two or three times in a row. Here the waits of all keys
-    /// overlap.
+    /// An operation on one key waits for memory two or three times, one after the other. If the
+    /// keys of several operations are prefetched together, their waits overlap.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.index().prefetch(keys);
     }

@@ -1,4 +1,5 @@
-//! The journal: it records each change of an item before other threads can read the change.
+//! The journal: the interface through which the engine reports changes of items to a cache's disk
+//! tier. A change is reported before other threads can read it.
 
 use std::fmt;
 
@@ -32,9 +33,9 @@ pub struct Change<'a> {
     pub now: Second,
     /// True if memory contains a live item with this key.
     pub is_resident: bool,
-    /// Returns true if a flush has already hidden the change, or if a removal by prefix removes the
-    /// item that is evicted. The journal calls this under the lock that orders its records and its
-    /// flushes.
+    /// Returns true if the change no longer matters, because a flush has hidden it, or because the
+    /// item that is being evicted belongs to a removal by prefix that is in progress. The journal
+    /// calls this under the lock that orders its records and its flushes.
     pub is_gone: &'a dyn Fn() -> bool,
 }
 
@@ -55,7 +56,8 @@ pub enum Refusal {
     /// tries again.
     #[error("the item must first be looked up on the disk")]
     NeedsDisk,
-    /// The journal has no space at the moment. The caller waits and tries again.
+    /// The journal has no space at the moment, but will have some soon. The caller waits and tries
+    /// again.
     #[error("the disk does not keep up with the stores; try again later")]
     Busy,
     /// The journal has no space.
@@ -92,34 +94,37 @@ pub enum Refusal {
 ///
 /// A journal must not use the engine. Only one process may write a cache that has a journal.
 pub trait Journal: fmt::Debug + Send + Sync {
-    /// True if the journal records each item when it is stored or changed. Otherwise the engine
-    /// then calls [`Journal::removal`], because the journal's item of the key is out of date, and
-    /// passes the item itself when it is evicted.
+    /// True if the journal records each item when it is stored or changed. If false, the engine
+    /// passes an item to the journal only when it evicts the item ([`Journal::eviction`]). When an
+    /// item is stored or changed, the engine then calls [`Journal::removal`], because an item that
+    /// the journal has for the same key is now out of date.
     fn records_stores(&self) -> bool {
         true
     }
 
-    /// Eviction removes a live item from memory. `was_read` is true if the item was read since it
-    /// was stored, or has survived an eviction. Returns false if the journal has no space for it at
-    /// the moment. Called only if [`Journal::records_stores`] is false.
+    /// Records a live item that eviction is about to remove from memory. `was_read` is true if the
+    /// item was read since it was stored, or has survived an eviction. Returns false if the journal
+    /// has no space for it at the moment. Called only if [`Journal::records_stores`] is false.
     fn eviction(&self, entry: &Entry<'_>, change: &Change<'_>, was_read: bool) -> bool {
         let _ = (entry, change, was_read);
         true
     }
 
-    /// From now on the key has this item.
+    /// Records that the key has this item from now on.
     ///
     /// # Errors
     /// [`Refusal`].
     fn item(&self, entry: &Entry<'_>, change: &Change<'_>) -> Result<(), Refusal>;
 
-    /// From now on the key has no item.
+    /// Records that the key has no item from now on.
     ///
     /// # Errors
     /// [`Refusal`].
     fn removal(&self, key: &[u8], change: &Change<'_>) -> Result<(), Refusal>;
 
-    /// A load reserves a key that has no item in memory. The journal records nothing.
+    /// Called when a caller is about to load the value of a key that has no item in memory. The
+    /// journal records nothing, but refuses the load if there may be an item with this key on the
+    /// disk.
     ///
     /// # Errors
     /// [`Refusal::NeedsDisk`] if the key may have an item outside memory.

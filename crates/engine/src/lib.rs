@@ -4,20 +4,22 @@
 //! hash ─▶ group of 15 slots ─▶ slot names segment, offset ─▶ record: header, fields, key, value
 //! ```
 //!
-//! Writers append records to segments. A store publishes its record with one store to a slot, under
-//! the lock of the slot's group. Readers take no lock: they load the slot, copy the record, and
-//! load the segment's sequence again. When memory runs out, the evictor unlinks every record of a
-//! segment and then clears the segment's sequence. A reader that copied from that segment finds the
-//! sequence changed and starts over.
+//! A *record* is an item's bytes. A *segment* is a range of memory that holds records and is
+//! emptied and reused as a unit. Each use of a segment has a different number, its *sequence*.
+//! Writers append records to segments. To publish a record, a writer locks the group of the key and
+//! writes one word: the slot that names the record. Readers take no lock: they load the slot, copy
+//! the record, and load the segment's sequence again. When memory runs out, the evictor unlinks
+//! every record of a segment and then clears the segment's sequence. A reader that copied from that
+//! segment finds the sequence changed and starts over. ARCHITECTURE.md has a glossary of all terms.
 //!
 //! The crate performs no I/O and reads no clock: callers pass the current second to every
 //! operation. Only `ops/large/pinned.rs` contains `unsafe` code; all other files access memory
 //! through [`larder_region::Memory`].
 //!
 //! The modules form layers. Most layers have a type that owns their part of the region and contains
-//! the type of the next layer. A module imports only modules of lower layers. Two calls go up
-//! through the trait in `process/op.rs`: taking a free segment, which may require eviction, and
-//! repairing the region after a process died.
+//! the type of the next layer. A module imports only modules of lower layers. In two cases a lower
+//! module calls a higher one, through the trait in `process/op.rs`: to take a free segment, which
+//! may require eviction, and to repair the region after a process died.
 //!
 //! | module, from the top | type | what it owns |
 //! |---|---|---|

@@ -1,5 +1,6 @@
 //! Opening a cache: creating its region, attaching to an existing region, opening it again after a
-//! fork, and leaving.
+//! fork, and leaving. A process that is attached to a shared region is a *peer*. It has a row in
+//! the region's table of peers.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -73,10 +74,11 @@ pub enum CreateError {
 /// The role of a process in a shared region.
 #[derive(Debug)]
 pub enum Role {
-    /// A peer.
+    /// An attached process, which may use all operations.
     Peer(Engine),
-    /// A reader, because all peer rows are taken. It may use [`Engine::look_up`], the reports, and
-    /// [`Engine::in_child`], which tries again to become a peer.
+    /// A process that can only read, because other processes have taken all rows of the table of
+    /// peers. It may use [`Engine::look_up`], the reports, and [`Engine::in_child`], which tries
+    /// again to become a peer.
     Reader(Engine, JoinError),
 }
 
@@ -245,10 +247,11 @@ impl Engine {
     /// Returns the same cache for a process that was forked from the opener. In shared memory the
     /// child becomes another peer, if a peer row is free. Private memory is copied by the fork.
     ///
-    /// The system copies page by page while other threads run, so the copy may contain a later
-    /// store of another thread without its earlier one. If threads other than the forking one may
-    /// have been active, the child's cache starts empty. `own_thread_slots` is the number of thread
-    /// slots that the forking thread uses or that belong to no thread.
+    /// A fork copies private memory page by page while other threads of the parent run. The copy
+    /// may therefore contain a later change of another thread, but not an earlier change of the
+    /// same thread. If threads other than the forking one may have been active, the child's cache
+    /// starts empty. `own_thread_slots` is the number of thread slots that the forking thread uses
+    /// or that belong to no thread.
     ///
     /// # Errors
     /// [`CreateError`] if the locks cannot be used or memory is short.
@@ -272,8 +275,8 @@ impl Engine {
         }
         let region = Region::new(self.region().memory().again(), layout);
         let locks = self.peers().reopened_locks()?;
-        // The limit may have changed since the region was created; the number of its first groups
-        // has not.
+        // The number of groups in the initial index follows from the memory size at creation, which
+        // the superblock contains. The current memory limit may be different.
         let memory_bytes = self.region().word(superblock::MEMORY_BYTES).load(Relaxed) as usize;
         let engine = Self::over(region, locks, &Config { memory_bytes, ..config }, self.birth());
         if !engine.has_peers() {

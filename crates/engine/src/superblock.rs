@@ -1,4 +1,5 @@
-//! Reads the superblock of an existing region and checks that this program understands it.
+//! Reads the superblock of an existing region and checks that this program understands it. The
+//! superblock is the start of a region. It contains the region's format, sizes and settings.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
