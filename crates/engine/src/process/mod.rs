@@ -1,7 +1,8 @@
-//! The threads and processes that share a region: thread slots, peers, the context of an operation,
-//! and waiting.
+//! The threads and processes that share a region: thread slots (the state of one thread in the
+//! region), peers (the attached processes), the context of an operation, and waiting.
 //!
-//! This is the lowest layer. Calls to the reclaimer go through [`op::Above`], the only way up.
+//! This is the lowest layer. It calls the reclaimer, a higher layer, only through the trait
+//! [`op::Above`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, OnceLock};
@@ -25,8 +26,8 @@ pub(crate) struct Peers {
     locks: Option<Locks>,
     /// The row of this process, once it is a peer.
     row: OnceLock<Row>,
-    /// Where the search for a free thread slot begins. This process holds the slots before it, or
-    /// other processes held them when it last looked.
+    /// The number of the thread slot at which the search for a free one begins. When this process
+    /// last looked, all slots before it were taken.
     slot_hint: AtomicU32,
     /// Held by the thread of this process that reaps dead peers, because file locks do not
     /// distinguish threads.
@@ -40,8 +41,8 @@ pub(crate) struct Peers {
     turns_passed: AtomicU32,
     /// The number of waits that ended without success.
     stuck: AtomicU64,
-    /// When the last such wait ended, in microseconds after `opened`, and how many of them followed
-    /// each other closely.
+    /// When the last unsuccessful wait ended, in microseconds after `opened`, and how many
+    /// unsuccessful waits followed each other closely.
     stuck_at: AtomicU64,
     stuck_run: AtomicU64,
 }

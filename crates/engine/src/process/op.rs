@@ -11,8 +11,8 @@ use crate::process::operation::Operation;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 
-/// The context that an operation passes through the layers: its thread, its second, and the calls
-/// up.
+/// The context that an operation passes through the layers: its thread, the current second, and the
+/// way to call the reclaimer, which is in a higher layer.
 #[derive(Clone, Copy)]
 pub(crate) struct Op<'a> {
     pub(crate) thread: &'a ThreadSlot,
@@ -48,13 +48,14 @@ impl<'a> Op<'a> {
         Self { journal, ..Self::new(thread, now, above) }
     }
 
-    /// Returns the same context for work that can as well be done elsewhere: it gives up if another
-    /// thread holds a lock for longer than a running thread would.
+    /// Returns the same context for work that a later call can do as well. With it, an operation
+    /// waits only a millisecond for a lock that another thread holds, because a running thread
+    /// releases the lock earlier than that.
     pub(crate) fn hurried(&self) -> Self {
         self.with_patience(Duration::from_millis(1))
     }
 
-    /// Same as [`Self::hurried`], with this time in place of a millisecond.
+    /// Same as [`Self::hurried`], but with this time in place of a millisecond.
     pub(crate) fn with_patience(&self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..*self }
     }

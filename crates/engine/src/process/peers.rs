@@ -13,9 +13,10 @@
 //! holders          for each segment, a bit for each peer that may hold something in it
 //! ```
 //!
-//! A peer sets its bit in the segment's holders before it holds anything. The bit stays until the
-//! next use of the segment begins. So a thread that checks who holds a segment looks at few peers,
-//! whatever their number.
+//! A peer *holds* a segment while one of its threads pins it, which keeps other threads from
+//! emptying it, or while a piece of a large value is arriving in it. A peer sets its bit in the
+//! segment's holders before it holds anything. The bit stays until the next use of the segment
+//! begins. So a thread that checks who holds a segment looks at few peers, whatever their number.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -36,17 +37,17 @@ const ATTACHMENTS: usize = 24;
 /// The byte that a process locks while it opens the region. The bytes of the peers follow.
 pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
 
-/// The number of bytes after this one that are reserved for peers.
+/// The number of bytes after [`OPENING_BYTE`] that are reserved for peers.
 pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
 
-/// The byte that a process locks while it looks for dead peers in a large table.
+/// The byte that a process locks while it looks for dead peers, if the table of peers is large.
 const REAPING_BYTE: u64 = OPENING_BYTE + 1 + PEER_BYTES_MAX;
 
 /// The number of rows that a process looks at without coordinating with other processes.
 const REAPED_AT_ONCE: u64 = 32;
 
-/// How often in a row a process leaves a search of all rows to another process. That process may be
-/// stopped.
+/// How often in a row a process leaves the search for dead peers to the process that is already
+/// searching. After that it searches itself, because the other process may be stopped.
 const TURNS_PASSED_MAX: u32 = 20;
 
 /// One arriving piece in a peer's hold word. The bits below count pins.
@@ -132,6 +133,8 @@ impl Peers {
         self.locks.is_some()
     }
 
+    /// Locks the row of the table of peers that this process will use: a free row or, if none is
+    /// free, the row of a dead process. Returns row 0 in private memory.
     pub(crate) fn lock_a_row(&self) -> Result<u32, JoinError> {
         let Some(locks) = &self.locks else {
             return Ok(0);
@@ -361,9 +364,9 @@ impl Peers {
     /// No slot will ever name the peer's arriving pieces, so their segments must be recounted.
     /// Pinned segments must also be recounted, because the peer may have been recounting them.
     ///
-    /// This walks over the peer's complete row of holds, 8 bytes for each segment. The holders'
-    /// bits are not sufficient: they do not name the peer of a pin that came too late, after the
-    /// segment's next use had begun; see [`Self::become_holder`].
+    /// This walks over the peer's complete row of holds, 8 bytes for each segment. It cannot use
+    /// the bits of the segments' holders: a peer that pins a segment just when the segment's next
+    /// use begins has a pin in its row, but its bit may be cleared; see [`Self::become_holder`].
     pub(crate) fn release_holds(
         &self,
         row: u32,
@@ -400,8 +403,9 @@ impl Peers {
         self.reap_rows((from..from + REAPED_AT_ONCE).map(|row| (row % rows) as u32), repair)
     }
 
-    /// Same as [`Self::reap`], for a process that waits, unless another process is searching at the
-    /// moment. So if a thousand processes wait for a dead one, only one of them searches.
+    /// Same as [`Self::reap`], for a process that waits for another process. Does nothing if a
+    /// third process is searching at the moment. So if a thousand processes wait for a dead one,
+    /// only one of them searches.
     pub(crate) fn reap_in_turn(&self, repair: impl Fn(u32)) -> bool {
         let Some(locks) = &self.locks else {
             return false;

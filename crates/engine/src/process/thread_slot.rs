@@ -3,9 +3,9 @@
 //! A slot gives the thread a number under which it locks groups and claims appenders, a version
 //! counter, and statistics counters that only this thread increases.
 //!
-//! The slot also records the thread's **intents**: the changes that it is about to make. They only
-//! matter after the death of the process: they show the repairing process where to look (see
-//! `repair`).
+//! The slot also records the thread's **intents**: the changes that it is about to make. If the
+//! process dies, they show the process that repairs the region where to look (see `repair`). They
+//! have no other use.
 //!
 //! ```text
 //!  0  owner: peer + 1, or 0 u64         32  the slot word that is being replaced u64
@@ -46,12 +46,13 @@ pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
 /// If a client requests a version up to this number, all versions given later are above it, so that
 /// no version is given twice. The number is the largest integer up to which a floating-point number
 /// represents every integer, because some clients keep tokens in such numbers. A thread slot never
-/// gives that many versions. (At a million stores a second, a thread needs 100 days from there to
-/// the next power of two in a region of 1024 thread slots, and 12 days in a region of 8192.)
+/// gives that many versions in practice: at a million stores a second, a thread needs 100 days to
+/// get from 2⁵³ to 2⁵⁴ in a region of 1024 thread slots, and 12 days in a region of 8192.
 const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
 
-/// How far a thread slot's count of filled slots may differ from the shared count. The shared cache
-/// line is written once in this many stores of new keys.
+/// How many filled index slots a thread counts in its thread slot before it adds them to the shared
+/// count. The cache line of the shared count, which all threads write, is therefore written only
+/// once in this many stores of new keys.
 const UNREPORTED_SLOTS_MAX: u64 = 32;
 
 /// A thread slot that the caller holds. It may move between threads but serves one thread at a
@@ -60,8 +61,8 @@ const UNREPORTED_SLOTS_MAX: u64 = 32;
 pub struct ThreadSlot {
     pub(crate) index: u32,
     pub(crate) at: usize,
-    /// True if the index may have too few groups: the thread has reported filled slots, and has not
-    /// found enough groups since then.
+    /// True if the index may have too few groups. Set when the thread reports filled slots, and
+    /// cleared when the thread then finds that the index has enough groups.
     may_be_crowded: Cell<bool>,
     /// The stripe of the appender that the thread claimed last. The cells make the type not `Sync`,
     /// so that only one thread at a time uses it: two threads would lose counts and could give one
@@ -228,8 +229,8 @@ impl Peers {
         (record_at != 0).then_some((record_at, version))
     }
 
-    /// Notes that this thread may make segment states and the number in use disagree, or no longer
-    /// does.
+    /// Notes whether this thread is taking or freeing a segment. While it is, the states of the
+    /// segments and the number of segments in use may disagree.
     pub(crate) fn note_taking(&self, thread: &ThreadSlot, on: bool) {
         self.region.word(thread.at + TAKING).store(u64::from(on), Release);
     }
@@ -310,7 +311,8 @@ impl Peers {
         version
     }
 
-    /// Raises all later versions above this one, unless it exceeds [`ASKED_VERSION_PASSED_MAX`].
+    /// Makes all later versions higher than `past`, unless `past` exceeds
+    /// [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn raise_versions(&self, past: u64) {
         let highest = self.region.word(global::ASKED_VERSION);
         if past <= ASKED_VERSION_PASSED_MAX && highest.load(Relaxed) < past {

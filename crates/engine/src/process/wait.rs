@@ -1,4 +1,5 @@
-//! Waiting for another thread that needs only a few more instructions.
+//! Waiting for another thread that holds a lock and needs only a few more instructions before it
+//! releases it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -11,9 +12,10 @@ use larder_region::turns::{self, YieldPoint};
 use crate::error::Stuck;
 use crate::process::Peers;
 
-/// Spins a little. Then yields, so that a holder without a processor can run. Then sleeps, because
-/// a yield does not help a thread of lower priority and uses up a quota of processor time. Sleeping
-/// in place of the yields would make concurrent sets slower.
+/// A wait for the thread that holds a lock. It first spins a little. Then it yields, so that a
+/// holder without a processor can run. Then it sleeps, because a yield does not help a holder of
+/// lower priority and uses up a quota of processor time. Sleeping in place of the yields would make
+/// concurrent sets slower.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     spins: u32,
@@ -27,7 +29,8 @@ impl Wait {
     /// The total time of yields. After that, the thread sleeps between attempts.
     const YIELDS: Duration = Duration::from_millis(1);
     const NAP: Duration = Duration::from_millis(1);
-    /// After this time, the holder is more than briefly without a processor.
+    /// After this time, the holder does not just wait for a processor. Its process may be stopped
+    /// or dead.
     const LONG: Duration = Duration::from_millis(1);
     /// After this time, the holder lives but does not run: its process is stopped.
     const STUCK: Duration = Duration::from_secs(1);
@@ -57,7 +60,7 @@ impl Wait {
         self.spins < Self::SPINS_MAX
     }
 
-    /// True if the holder is not just briefly without a processor.
+    /// True if the wait has taken so long that the holder does not just wait for a processor.
     pub(crate) fn is_long(&self) -> bool {
         self.is_longer_than(Self::LONG)
     }
@@ -91,8 +94,9 @@ pub(crate) fn let_others_run() {
 }
 
 impl Peers {
-    /// The time between two searches for dead peers by waiting threads of this process, for each 64
-    /// rows of the table. Each search costs a system call for each peer.
+    /// The time between two searches for dead peers by waiting threads of this process, if the
+    /// table of peers has up to 64 rows. It grows with the table, because each search costs a
+    /// system call for each peer.
     const REAP_PERIOD: Duration = Duration::from_millis(3);
     /// Failed waits within this time of each other count as one series.
     const STUCK_RUN: Duration = Duration::from_secs(10);
@@ -137,8 +141,8 @@ impl Peers {
     }
 
     /// True if several waits have recently failed. A stopped process holds at most a few groups, so
-    /// another program must have overwritten the region. A walk that waited for each group would
-    /// take hours.
+    /// repeated failures mean that another program has overwritten the region. A walk over all
+    /// groups then stops waiting: a second for each group would add up to hours.
     pub(crate) fn has_failed_often(&self) -> bool {
         let since = || self.micros().saturating_sub(self.stuck_at.load(Relaxed));
         self.stuck_run.load(Relaxed) >= Self::STUCK_RUN_MIN
