@@ -1,9 +1,10 @@
-//! The segment allocator: free segments that were used before, and fresh ones.
+//! The segment allocator. It hands out free segments that were used before, and *fresh* segments,
+//! which were never used and have no physical memory yet.
 //!
 //! A segment is free if its state is free. A thread takes it with a compare-exchange of that state.
-//! The number in use and the hint for the next free segment are only advice. If a process dies
-//! during an operation, nothing is lost, because the state of a taken segment contains the owner
-//! (see `repair`).
+//! The number of segments in use and the hint for the next free segment may be wrong. If a process
+//! dies during an operation, nothing is lost, because the state of a taken segment contains the
+//! owner (see `repair`).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -19,8 +20,9 @@ use crate::segment::suspect::SEGMENTS_IN_USE;
 
 /// How often a recount is attempted before it is left to the next call of `Engine::maintain` …
 const RECOUNTS_MAX: usize = 1000;
-/// … or how many segments these attempts may count in total. The survivor of a killed process
-/// counts while other threads take and free segments, and may never succeed in a large memory.
+/// … or how many segments these attempts may count in total. A process that recounts after another
+/// one was killed does so while other threads take and free segments. In a large memory it may
+/// never succeed.
 const RECOUNTED_MAX: usize = 1 << 22;
 
 impl Segments {
@@ -58,8 +60,9 @@ impl Segments {
         self.take(thread, spare, || self.claim_fresh(thread, self.segments_max()))
     }
 
-    /// Takes a free segment for survivors of another segment, which becomes free soon after. This
-    /// may exceed a limit that was lowered, so that eviction can reach the limit.
+    /// Takes a free segment for the survivors of another segment, which are the records that are
+    /// kept when it is emptied. The other segment becomes free soon after. This may exceed a limit
+    /// that was lowered, so that eviction can reach the limit.
     pub(crate) fn take_for_survivors(&self, thread: &ThreadSlot) -> Option<u32> {
         let taken = self.take_any(thread, 0);
         if taken.is_some() || self.segments_in_use() < self.segments_max() {

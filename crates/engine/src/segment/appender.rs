@@ -1,8 +1,10 @@
 //! Appenders: the positions at which new records are written.
 //!
-//! A stream has a few appenders ("stripes"), each with its own segment. A writer claims an appender
-//! while it writes and publishes a record. The segment of a claimed appender is not sealed, so no
-//! evictor can empty it under the writer.
+//! A stream is a kind of records that probably die at the same time (see `stream`). It has a few
+//! appenders ("stripes"), each with its own segment. A writer claims an appender while it writes
+//! and publishes a record. No other thread seals the segment of a claimed appender, that is,
+//! declares it full. Only sealed segments are emptied, so no evictor can empty the segment under
+//! the writer.
 //!
 //! A thread that holds an appender never waits, because other writers need it soon. It does not
 //! evict, which would move survivors to another appender, and it only tries to lock a group. A

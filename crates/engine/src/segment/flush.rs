@@ -1,4 +1,5 @@
-//! Flushing: one number hides everything stored so far.
+//! Flushing: one number hides everything stored so far. Items in segments whose sequence is below
+//! the number count as absent.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -89,8 +90,9 @@ impl Segments {
 /// The bits of the scheduled second.
 const SECOND: u64 = 0xFFFF_FFFF;
 
-/// Stored in place of the second, and also due: a thread is running the flush.
+/// Stored in place of the second while a thread runs the flush. Other threads then also treat the
+/// flush as due.
 const HIDING: u64 = 1 << 63;
 
-/// Combined with the second: the flush lasts until that second is over.
+/// Set together with the second: the flush lasts until that second is over.
 const ALL_ALONG: u64 = 1 << 32;

@@ -1,4 +1,5 @@
-//! Segments: their states, sequences and accounts.
+//! Segments: their states, sequences and accounts. The account of a segment counts the items and
+//! bytes that readers can still reach.
 //!
 //! ```text
 //! FREE → RESERVED → ACTIVE → SEALED → EMPTYING → RESERVED → FREE
@@ -61,7 +62,7 @@ pub(crate) enum State {
     Ghost = 7,
 }
 
-/// Writes the state for people, as it follows `a segment that is`.
+/// Writes the state as a phrase that completes the sentence `a segment that is …`.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

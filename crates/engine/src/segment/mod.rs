@@ -1,5 +1,6 @@
-//! Segments: the records in them, their headers, the appenders that write to them, and the
-//! allocator.
+//! Segments: ranges of memory that hold records, and that are emptied and reused as a unit. The
+//! modules contain the records, the segments' headers, the appenders that write to segments, and
+//! the allocator.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;

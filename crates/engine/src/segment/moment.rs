@@ -1,8 +1,10 @@
 //! Moments: which records were written before a point in time.
 //!
-//! A segment is written from its front to its end, and its uses are numbered. So two things
-//! distinguish the records before a moment from the records after it: the next sequence, and how
-//! far each segment was filled that was still written to.
+//! A segment is written from its front to its end, and its uses are numbered. A moment therefore
+//! consists of two things: the sequence that the next use of a segment will have, and how far each
+//! segment is filled that an appender is still writing to. A record was written before the moment
+//! if its segment has a lower sequence and, in a segment that was still written to, if the record
+//! is in the part that was filled.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
@@ -19,7 +21,8 @@ use crate::segment::slot::Slot;
 pub(crate) struct Moment {
     /// Uses with this sequence or a higher one began after the moment.
     next_sequence: u64,
-    /// How far each segment was filled that was still written to at the moment, by its sequence.
+    /// For each segment that an appender was still writing to at the moment: how far it was filled.
+    /// The key is the segment's sequence.
     filled: HashMap<u64, usize>,
 }
 

@@ -17,10 +17,15 @@
 //! in place of its text; `mark` is the length of the text. A **growing** record has a length
 //! rounded up to 2^`mark` bytes. Bytes are appended in the part that is not used yet.
 //!
-//! Four fields of every record's header change in place, under the lock of its group: `used`, the
-//! bits **stale** and **token sent**, and **initial freq**, the freq of the item's slot when it was
-//! stored. A higher freq in the slot means that the item was read. An item that was read and whose
-//! freq eviction has lowered has an initial freq of 4.
+//! Four fields of every record's header change in place, under the lock of its group:
+//!
+//! - `used`
+//! - **stale**: the value is out of date
+//! - **token sent**: a client has received the item's recache token, and is expected to store a new
+//!   value
+//! - **initial freq**: the value that *freq*, the counter of reads in the item's slot, had when the
+//!   item was stored. If freq is higher now, the item was read. Eviction lowers freq; if the item
+//!   was read before, it sets the initial freq to 4, which freq never reaches.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -51,13 +56,14 @@ const INITIAL_FREQ_MASK: u64 = 7 << INITIAL_FREQ_SHIFT;
 const USED_SHIFT: u32 = 44;
 const USED_MASK: u64 = !0 << USED_SHIFT;
 
-/// The header fields that belong to the item and not to its record.
+/// The header fields that a copy of the record takes over, because they describe the item's past.
 const LIFE_MASK: u64 =
     USED_MASK | INITIAL_FREQ_MASK | ((STALE | TOKEN_SENT) as u64) << FIELDS_SHIFT;
 
 /// The highest freq that an item starts with. A read still raises it.
 pub(crate) const INITIAL_FREQ_MAX: u64 = FREQ_MAX - 1;
-/// Marks an item that was read and whose initial freq is not known.
+/// The initial freq of an item that was read before its freq was lowered. The real initial freq is
+/// lost.
 pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
 
 /// Record lengths are multiples of 2 to this power, or of a larger power of two.
@@ -106,8 +112,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Returns the form of a value that has grown to a record of `record_bytes`. The spare bytes
-    /// are about as many again.
+    /// Returns the form of a value that has grown to a record of `record_bytes`, with about as many
+    /// spare bytes.
     pub(crate) fn growing(record_bytes: usize) -> Self {
         Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
     }

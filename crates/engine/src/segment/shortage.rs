@@ -1,10 +1,11 @@
-//! Shortage of free segments: how many should stay free, and the call that reports too few.
+//! Shortage of free segments: how many should stay free, and the callback that wakes the
+//! maintainer, a background thread, when fewer are free.
 
 use std::fmt;
 
 use crate::segment::Segments;
 
-/// A refill keeps one in this many segments free, in addition to the spare ones …
+/// The maintainer keeps one in this many segments free, in addition to the spare segments …
 const FREE_PART: u64 = 128;
 
 /// … but no more than this number.
@@ -46,10 +47,12 @@ impl Segments {
         }
     }
 
+    /// Returns the number of free segments below which the maintainer is woken.
     pub(crate) fn free_segments_low(&self) -> u64 {
         self.spare_segments() + (self.segments_max() / FREE_PART / 2).clamp(1, FREE_MAX / 2)
     }
 
+    /// Returns the number of free segments up to which the maintainer frees more.
     pub(crate) fn free_segments_high(&self) -> u64 {
         self.spare_segments() + (self.segments_max() / FREE_PART).clamp(1, FREE_MAX)
     }

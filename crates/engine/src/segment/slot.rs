@@ -7,9 +7,9 @@
 //! └─────────┴──────┴──────┴───────────┴────────────────┴───────────────┘
 //! ```
 //!
-//! `offset` counts 8-byte units from the start of the segment. `gen` is the low byte of the
-//! segment's sequence when the record was written. The same word, with tag and freq 0, names the
-//! pieces of a large value.
+//! `tag` contains bits of the key's hash. `freq` counts recent reads of the item. `offset` counts
+//! 8-byte units from the start of the segment. `gen` is the low byte of the segment's sequence when
+//! the record was written. The same word, with tag and freq 0, names the pieces of a large value.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Suspects: segments whose accounts may be too high, and other counts that must be recounted.
+//! Suspects: segments whose accounts (the counts of their live items and bytes) may be too high
+//! because a process died, and other counts that must then be recounted.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 

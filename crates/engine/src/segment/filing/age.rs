@@ -2,8 +2,8 @@
 //!
 //! A queue is a ring of cells in shared memory. A segment joins at the end when it is sealed, and
 //! its header contains the number of its cell. A cell counts as an entry of the queue while the
-//! segment has the sequence that the cell contains. Entries of segments that were reused out of
-//! turn stay until the head passes them.
+//! segment has the sequence that the cell contains. If a segment is reused before it is the oldest,
+//! its cell stays in the ring, but is no longer an entry, until the head of the queue passes it.
 //!
 //! ```text
 //! cell  63          20 19       0
@@ -17,7 +17,8 @@
 //!
 //! A queue is only a hint. A thread that is killed between taking a cell and writing it leaves a
 //! segment that is in no queue, and threads that write to an almost full queue may overwrite its
-//! first entries. The lap over all segments adds the missing segments; see [`super`].
+//! first entries. The lap, which visits all segments in turn, adds the missing segments; see
+//! [`super`].
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -14,10 +14,10 @@
 //! a segment in the wrong place files it in the right one. A repair therefore changes nothing here.
 //!
 //! If a thread is killed or stopped while it files a segment, the segment may stay unfiled.
-//! Therefore each choice of a segment also files a few segments in turn, and `Engine::maintain`
-//! files more: this is the *lap* over all segments. The lap is also needed because time passes:
-//! only the lap notices that all records of a segment have expired. A thread that finds no
-//! candidate looks at all segments before it reports that.
+//! Therefore each choice of a segment also files the next few segments in the order of their
+//! numbers, and `Engine::maintain` files more: this is the *lap* over all segments. The lap is also
+//! needed because time passes: only the lap notices that all records of a segment have expired. A
+//! thread that finds no candidate looks at all segments before it reports a failure.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -44,10 +44,10 @@ const SIXTEENTHS: usize = LIVE_SHARES - 1;
 /// The number of the set of free segments.
 const FREE: usize = LIVE_SHARES;
 
-/// An end of a segment up to this fraction of the segment does not count as free. It was too short
-/// for the next record, and would be too short in another segment as well. If it counted as free,
-/// records of equal length could be moved forever. Only a table of very many pieces is longer than
-/// this.
+/// The unwritten end of a segment does not count as free if it is at most this fraction of the
+/// segment. It was too short for the next record, and would be too short in another segment as
+/// well. If it counted as free, records of equal length could be moved forever. Only a table of
+/// very many pieces is longer than this.
 const END_PART: usize = 8;
 
 /// The number of members of a set that a search looks at.
@@ -107,8 +107,8 @@ impl Segments {
         SegmentSet::new(self.region(), self.region().layout().set_at(share))
     }
 
-    /// Returns the share of a segment that is not reclaimed by moving its records: the live bytes,
-    /// and a short end.
+    /// Returns the share of a segment that moving its records to another segment would not gain:
+    /// the live bytes, and a short unwritten end.
     fn share(&self, segment: u32) -> Share {
         self.share_of(self.live(segment), self.filled(segment))
     }
@@ -123,7 +123,7 @@ impl Segments {
         if live == 0 { 0 } else { share }
     }
 
-    /// Returns the bytes of a segment that are not reclaimed by moving its records.
+    /// Returns the bytes of a segment that moving its records to another segment would not gain.
     #[inline]
     fn taken_of(&self, live: usize, filled: usize) -> usize {
         let segment_bytes = self.region().segment_bytes();
@@ -276,8 +276,9 @@ impl Segments {
         }
     }
 
-    /// Files all segments. Returns false if no segment was filed since the last call. So stores to
-    /// a full cache without eviction fail without looking at all segments.
+    /// Files all segments. Returns false without looking at them if no segment was filed since the
+    /// last call. So in a full cache without eviction, not every store that fails looks at all
+    /// segments.
     pub(crate) fn file_all(&self, now: Second) -> bool {
         let filed = self.region().word(global::FILED).load(Acquire);
         let looked = self.region().word(global::FILED_AT_LAST_LOOK);
