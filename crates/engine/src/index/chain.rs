@@ -1,4 +1,4 @@
-//! The length limit of a group's chain.
+//! The length limit of a group's chain: the group and the overflow groups that are linked after it.
 //!
 //! The hash is seeded, but a process that maps the region can read the seed from the superblock and
 //! choose keys that all belong to one group, even with equal tags. A search of that group visits
@@ -45,8 +45,8 @@ impl Index {
         }
         let slots = locked.slots(0).take(CHAIN_GROUPS_MAX * SLOTS);
         let filled = slots.filter(|at| !locked.slot(*at).is_empty());
-        // The first of the items that were read least, so that colliding new items displace each
-        // other.
+        // Of the items that were read least, evicts the first one. A new item was never read, so
+        // new items that collide displace each other.
         let slot_at = filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(ChainFull::Full)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
         self.report_removal(&found, Reason::Evicted);

@@ -12,8 +12,8 @@
 //! use at that time: no slot ever names a record of a finished use, because every record is
 //! unlinked before the sequence changes. If the sequence is unchanged at the end, it was unchanged
 //! all the time, so the copied bytes belong to that record. If the search fails and the group's
-//! shape is unchanged, the key was absent at some time during the search, because slots move only
-//! together with a change of the version.
+//! control word, except for the owner, is unchanged, the key was absent at some time during the
+//! search, because slots move only together with a change of the version in the control word.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
@@ -26,9 +26,13 @@ use crate::segment::slot::Slot;
 /// A found record and its location.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
+    /// The offset of the slot in the region.
     pub(crate) slot_at: usize,
+    /// The content of the slot when the record was found.
     pub(crate) slot: Slot,
+    /// The sequence of the record's segment.
     pub(crate) sequence: u64,
+    /// The offset of the record in the region.
     pub(crate) record_at: usize,
     pub(crate) header: Header,
 }
@@ -46,6 +50,7 @@ impl Found {
 /// record, or its levels may contradict each other.
 const SEARCHES_MAX: u32 = 1 << 20;
 
+/// The result of comparing a key with the record that a slot names.
 enum Examined {
     Same(Found),
     OtherKey,
@@ -61,7 +66,8 @@ impl Index {
         let tag = self.tag_of(hash);
         let group_at = self.group_at(self.group_of(hash));
         let line = if prefers_second_line(hash) { 7..SLOTS } else { 0..7 };
-        // Most keys are in the preferred line. A hit needs no control word.
+        // Most keys are in the cache line that their hash prefers (see `prefers_second_line`). A
+        // hit in this line does not need the control word.
         for slot_at in line.map(|slot| group_at + 8 + slot * 8) {
             let slot = self.slot(slot_at);
             if slot.has_tag(tag) {
@@ -98,7 +104,9 @@ impl Index {
             if before.shape() != after.shape() {
                 continue;
             }
-            // The group may already be split although the number of groups is not raised yet.
+            // A thread that splits this group may already have moved the key, and not yet have
+            // raised the number of groups. The level in the control word then leads to the new
+            // group.
             let home = hash & ((1 << after.level()) - 1);
             if home == group {
                 return None;

@@ -31,9 +31,9 @@ const STAMP_BITS: u32 = 12;
 const STAMPS: u32 = (1 << STAMP_BITS) - 1;
 /// The number of stamps for which a mark is valid.
 const STAMPS_VALID: u32 = 64;
-/// The number of stamps for which a mark is valid, times the size of its item divided by the mean
-/// size. If the key returns later than that, the item would be read too rarely to be worth its
-/// bytes.
+/// A mark is valid for this number of stamps, divided by the size of its item relative to the mean
+/// size. If the key of a large item returns later than that, the item is read too rarely to be
+/// worth its bytes.
 const STAMPS_BY_SIZE: u64 = 96;
 /// The bits of a fingerprint besides those of the tag.
 const MORE_BITS: u32 = 5;
@@ -206,8 +206,9 @@ impl Index {
                 self.segments().free(thread, segment);
             }
         }
-        // Pairs with the acquire in `ghost_row_at`. The process that entered the segment may have
-        // died, so this thread counts the rows for it.
+        // Pairs with the acquire in `ghost_row_at`. The process that entered the segment in the
+        // directory may have died before it counted the rows. So this thread counts them even if
+        // another process entered the segment.
         rows.fetch_max(have + (1 << self.ghost_shift()), AcqRel);
     }
 }

@@ -16,8 +16,9 @@
 //! is neither in a chain nor free, `owner` is the thread slot that holds it.
 //!
 //! Groups overflow most shortly before their split: there is up to one overflow group for five
-//! groups. A terabyte of the smallest items, of 16 bytes and 14 in the index, has 3.4 · 10⁹ groups
-//! and 0.7 · 10⁹ overflow groups, fewer than 2³⁰. With 26 bits, numbers ran out at 4 · 10⁹ items.
+//! groups. A cache of a terabyte that is full of the smallest items, which take 16 bytes in a
+//! segment and 14 in the index, has 3.4 · 10⁹ groups and 0.7 · 10⁹ overflow groups. These are fewer
+//! than 2³⁰. When the field had 26 bits, the numbers ran out at 4 · 10⁹ items.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -110,8 +111,8 @@ impl Control {
 /// The maximal number of overflow groups: their numbers + 1 have the bits below the level.
 pub(crate) const OVERFLOW_GROUPS_MAX: u64 = (1 << LEVEL_SHIFT) - 1;
 
-/// A level that no group has: even the smallest segment has more groups than this many bits
-/// distinguish.
+/// The level field stores the level less this number. No group has such a low level, because even
+/// the smallest segment has more groups than this many bits distinguish.
 const LEVEL_BASE: u32 = 8;
 const LEVEL_SHIFT: u32 = 30;
 const LEVEL_MASK: u64 = (1 << 5) - 1;
@@ -132,7 +133,7 @@ pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize 
     segments.min(OVERFLOW_GROUPS_MAX as usize >> group_shift)
 }
 
-/// A locked group and its chain. Dropping it unlocks the group.
+/// A locked group and its chain. Dropping the value unlocks the group.
 pub(crate) struct Locked<'a> {
     index: &'a Index,
     pub(crate) group: u64,

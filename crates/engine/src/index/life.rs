@@ -1,5 +1,6 @@
-//! Decides whether a found record is alive: by its deadline, by flushes, and by reservations of
-//! loads.
+//! Decides whether a found record is alive: by its deadline, by flushes, and by whether it is only
+//! a reservation. A reservation is a record without a value that marks an absent key as being
+//! loaded.
 
 use larder_item::{Deadline, KEY_BYTES_MAX, Second};
 

@@ -1,4 +1,5 @@
-//! The index: a hash table whose groups of 15 slots name records. It grows by splitting groups.
+//! The index: a hash table of groups. Each group has 15 slots, and each slot names the record of an
+//! item. The index grows by splitting groups.
 
 use std::sync::Arc;
 

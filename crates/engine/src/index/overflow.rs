@@ -4,9 +4,9 @@
 //! that a search skips a full segment after one load. A thread that takes a group first lowers the
 //! count and then searches for the group. A thread that frees a group raises the count last. When
 //! no thread changes it, the count is the number of free groups. If a process dies between the two
-//! steps, the count is one too low. The repair then counts again, and may also count a group that
-//! another thread is just taking. A search that finds no free group in a segment with a positive
-//! count lowers the count.
+//! steps, the count is one too low. The thread that repairs the region then counts again. Its count
+//! may include a group that another thread is just taking. A search that finds no free group in a
+//! segment with a positive count lowers the count.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -29,8 +29,8 @@ impl Index {
         }
     }
 
-    /// Prefetches the ghost row of a hash. The row is not next to the group, and a processor
-    /// fetches both in the time of one.
+    /// Prefetches the ghost row of a hash, in addition to its group. Group and row are at different
+    /// places in memory, but a processor fetches both in the time of one.
     pub(crate) fn prefetch_ghost_row(&self, hash: u64) {
         if let Some(row_at) = self.ghost_row_at(self.group_of(hash)) {
             self.region().memory().prefetch(row_at);

@@ -16,25 +16,27 @@ use crate::index::life::Miss;
 /// The reason why an item was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// A client deleted it.
+    /// A client deleted the item.
     Deleted,
-    /// A store replaced it.
+    /// A store replaced the item.
     Replaced,
-    /// Its deadline had passed. Reported when a thread finds the item, not in that second.
+    /// The deadline of the item had passed. Reported when a thread finds the expired item, which
+    /// may be long after the deadline.
     Expired,
-    /// Eviction removed it.
+    /// Eviction removed the item.
     Evicted,
-    /// A flush hid it. Reported when a thread finds the item.
+    /// A flush hid the item. Reported when a thread finds the item, which may be long after the
+    /// flush.
     Cleared,
 }
 
 /// An item that was removed from the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Its key.
+    /// The item's key.
     pub key: Vec<u8>,
-    /// Its value; `None` for a value in pieces, because other threads would have to wait while it
-    /// is copied.
+    /// The item's value. `None` for a value in pieces, because other threads would have to wait
+    /// while it is copied.
     pub value: Option<Vec<u8>>,
     /// The reason for the removal.
     pub reason: Reason,
@@ -50,18 +52,19 @@ pub struct Leaving<'a> {
 }
 
 impl Leaving<'_> {
-    /// Appends its key to `out`.
+    /// Appends the item's key to `out`.
     pub fn read_key(&self, out: &mut Vec<u8>) {
         let key_at = self.found.record_at + self.found.header.key_at();
         self.index.region().memory().read(key_at, self.found.header.key_bytes(), out);
     }
 
-    /// Returns the length of its key in bytes.
+    /// Returns the length of the item's key in bytes.
     pub fn key_bytes(&self) -> usize {
         self.found.header.key_bytes()
     }
 
-    /// Returns its metadata. The time since its last use is [`Self::now`] minus [`Meta::seen`].
+    /// Returns the item's metadata. The time since the item's last use is [`Self::now`] minus
+    /// [`Meta::seen`].
     pub fn meta(&self) -> Meta {
         self.index.meta(self.found, self.index.value_bytes(self.found), self.now())
     }
@@ -76,7 +79,7 @@ impl Leaving<'_> {
         self.reason
     }
 
-    /// True if the expiry sweep found it dead.
+    /// True if the expiry sweep, and not an operation of a client, found the dead item.
     pub fn is_swept(&self) -> bool {
         self.swept
     }
@@ -88,7 +91,7 @@ type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
 /// The listeners for removals.
 #[derive(Default)]
 pub(crate) struct RemovalListeners {
-    /// True if a listener wants reports of removals. Otherwise a removal costs only this load.
+    /// True if a listener wants reports of removals. Otherwise each removal only loads this flag.
     is_wanted: Arc<AtomicBool>,
     listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
     /// The callback for items that no client removed.

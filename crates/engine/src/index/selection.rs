@@ -1,4 +1,5 @@
-//! Slots of a locked chain that must move. A split selects them without allocating memory.
+//! A set of slots of a locked chain that must move, for example in a split. Has a fixed size, so
+//! that no memory is allocated while the group is locked.
 
 use crate::index::Index;
 use crate::index::chain::CHAIN_GROUPS_MAX;
@@ -52,7 +53,8 @@ impl Selection {
         self.marks.iter().map(|marks| marks.count_ones() as usize).sum()
     }
 
-    /// Returns the places of a group in the chain that are not selected.
+    /// Returns the places in one group of the chain, given its position in the chain, that are not
+    /// selected.
     pub(crate) fn others(&self, number: usize) -> Marks {
         ALL & !self.marks[number]
     }

@@ -1,4 +1,5 @@
-//! Unlinking records.
+//! Unlinking records: clearing the slot that names a record, so that readers no longer find it, and
+//! subtracting the record from its segment's account of live items and bytes.
 
 use larder_stats::Counter;
 
@@ -10,7 +11,7 @@ use crate::segment::header::Account;
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
 
-/// Slots of a large value's old table that its new table takes over.
+/// Slots of a large value's table of pieces that the table of the extended value takes over.
 #[derive(Clone, Copy)]
 pub(crate) struct CarriedSlots {
     pub(crate) count: usize,
@@ -41,8 +42,9 @@ impl Index {
     }
 
     /// Subtracts an item's record and its pieces from the accounts, except pieces that are carried
-    /// over. The caller holds the lock of the item's group. The record is subtracted last: after
-    /// that its segment may be reused, and the table that names the pieces would be overwritten.
+    /// over. The caller holds the lock of the item's group. The record is subtracted after the
+    /// pieces: as soon as it is subtracted, its segment may be reused, which overwrites the table
+    /// that names the pieces.
     pub(crate) fn discharge_item(&self, found: &Found, carried: Option<CarriedSlots>) {
         if found.header.is_large() {
             let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));

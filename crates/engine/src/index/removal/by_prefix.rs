@@ -1,11 +1,11 @@
 //! The removals by prefix that are in progress in this process. Operations that move or change
 //! items must respect them.
 //!
-//! A removal by prefix takes the items that were stored before it began. It recognizes them by the
-//! position of their records. A moved item would look younger than it is, and an item that was
-//! changed in place would look older. So if a removal in progress takes an item, a thread that
-//! would move it removes it instead, and a thread that would change it in place writes a new
-//! record.
+//! A removal by prefix removes the items whose keys begin with the prefix and that were stored
+//! before the removal began. It recognizes them by the position of their records. By this position,
+//! an item that was moved since looks younger than it is, and an item that was changed in place
+//! since looks older. So if a removal in progress will remove an item, a thread that would move the
+//! item removes it instead, and a thread that would change the item in place writes a new record.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -21,12 +21,13 @@ use crate::segment::moment::Moment;
 /// The removals by prefix in progress.
 #[derive(Debug, Default)]
 pub(crate) struct PrefixRemovals {
-    /// True if there is at least one. Otherwise moving an item costs only this load.
+    /// True if there is at least one removal. Otherwise a thread that moves an item only loads this
+    /// flag.
     are_any: AtomicBool,
     targets: RwLock<Vec<Arc<Target>>>,
 }
 
-/// The items that one removal by prefix takes.
+/// The items that one removal by prefix removes.
 #[derive(Debug)]
 pub(crate) struct Target {
     prefix: Vec<u8>,
@@ -77,9 +78,9 @@ impl PrefixRemovals {
 }
 
 impl Index {
-    /// True if a removal by prefix in progress takes a found item. The caller holds the lock of its
-    /// group. A caller that moves the item has also claimed the appender that it moves to: either
-    /// it finds the removal here, or the removal finds the moved item in its new place.
+    /// True if a removal by prefix in progress will remove a found item. The caller holds the lock
+    /// of its group. A caller that moves the item has also claimed the appender that it moves to:
+    /// either it finds the removal here, or the removal finds the moved item in its new place.
     #[inline]
     pub(crate) fn is_being_removed(&self, found: &Found) -> bool {
         self.prefix_removals.are_any.load(Relaxed) && self.target_of(found).is_some()
@@ -110,7 +111,8 @@ impl Index {
             && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
     }
 
-    /// Removes a found item that a removal takes. The caller holds the lock of its group.
+    /// Removes a found item that belongs to a removal by prefix. The caller holds the lock of its
+    /// group.
     pub(crate) fn remove_target(&self, thread: &ThreadSlot, found: &Found, target: &Target) {
         self.report_removal(found, Reason::Deleted);
         self.unlink(thread, found);
