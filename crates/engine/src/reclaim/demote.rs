@@ -1,4 +1,5 @@
-//! Demotion: items that leave memory go to the journal of evictions.
+//! Demotion: an item that eviction removes from memory is passed to the journal of evictions. This
+//! is a journal that records items only when they are evicted; see [`Journal::records_stores`].
 
 use std::sync::Arc;
 

@@ -57,8 +57,9 @@ impl EmptyOutcome {
 }
 
 impl Reclaimer {
-    /// Frees a reclaimable segment. If an item in it was touched since, moves the live records
-    /// instead.
+    /// Frees a segment in which no record was needed when it was chosen. If slots still name
+    /// records of the segment, which may be expired, unlinks the dead records first. A record may
+    /// be needed again, because a touch has changed its deadline since; such records are moved.
     pub(crate) fn reclaim(
         &self,
         op: &Op<'_>,

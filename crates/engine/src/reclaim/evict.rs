@@ -8,11 +8,12 @@
 //!                                   └─no─▶ evicted
 //! ```
 //!
-//! The policy follows Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023),
-//! with segments in place of items: eviction empties a whole segment at a time and copies the
-//! survivors to the tail of their pool. A larger item must have been read more often
-//! (`size_limits.rs`), and the ghost remembers it for a shorter time, because it costs more misses
-//! of other items.
+//! *small* and *main* are the two pools of segments, and the ghost remembers the keys of items that
+//! were recently evicted from *small*. *freq* is the counter of reads in an item's slot. The policy
+//! follows Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023), with
+//! segments in place of items: eviction empties a whole segment at a time and copies the survivors
+//! to the tail of their pool. A larger item must have been read more often (`size_limits.rs`), and
+//! the ghost remembers it for a shorter time, because it costs more misses of other items.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -44,16 +45,17 @@ const RECORDS_WITH_ONE_APPENDER: usize = 16;
 /// records forever without freeing a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// All items that were read often enough survive.
+    /// All items survive that were read often enough.
     Needed,
-    /// The better half of these items survives.
+    /// Of the items that were read often enough, the better half survives.
     BestHalf,
     /// No item survives.
     Nothing,
 }
 
-/// The progress of a thread that makes room. Rounds count until a full segment's worth of bytes is
-/// reclaimed: the rounds per segment measure how hot a pool is, not how long the thread has worked.
+/// The progress of a thread that makes room. In each round it empties one segment. The count of
+/// rounds starts again whenever they have reclaimed as many bytes as a segment has. It therefore
+/// measures how hot a pool is, not how long the thread has worked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
     /// Rounds since a full segment's worth of bytes was last reclaimed.
@@ -90,13 +92,14 @@ impl Effort {
         }
     }
 
-    /// Keeps no item from here on, because no evictor place for survivors is available.
+    /// Keeps no item from here on, because no evictor place is available: see [`Evictor`].
     pub(crate) fn keep_nothing(&mut self) {
         self.keeps_nothing = true;
     }
 }
 
-/// The right to empty a segment and keep its survivors. Dropping it releases the right.
+/// The right to empty a segment and keep its survivors. The region has a few of these rights, the
+/// *evictor places*. Dropping the value releases the right.
 struct Evictor<'a>(&'a AtomicU64);
 
 impl Drop for Evictor<'_> {
@@ -174,7 +177,7 @@ impl EvictionPass<'_> {
         }
     }
 
-    /// Returns the counter for a survivor's move.
+    /// Returns the statistic that counts the move of this survivor.
     fn move_of(&self, record: &Record, freq: u64) -> Counter {
         match (self.evicts, self.from) {
             (false, _) if record.header.is_piece() => Counter::PiecesRescued,

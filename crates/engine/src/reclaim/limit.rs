@@ -12,7 +12,7 @@ use crate::segment::header::State;
 /// The minimal number of segments for items: one for each appender, and one to empty.
 const ITEM_SEGMENTS_MIN: usize = 8;
 
-/// The number of segments that a slice of shrinking frees or checks.
+/// The number of segments that one call of `Engine::shrink` frees or checks.
 const SLICE_SEGMENTS: usize = 8;
 
 /// A memory limit that the cache cannot have.

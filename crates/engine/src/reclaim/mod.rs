@@ -1,5 +1,6 @@
-//! Reclaiming memory: the choice of a segment, eviction, compaction, the expiry sweep, the memory
-//! limit, and the repair after dead processes.
+//! Reclaiming memory: freeing segments for reuse. Contains the choice of a segment, eviction,
+//! compaction (which moves the live records out of a segment), the expiry sweep, the memory limit,
+//! and the repair after dead processes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

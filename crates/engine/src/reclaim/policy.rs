@@ -1,8 +1,9 @@
 //! The choice of the segment to reuse.
 //!
-//! The order is: a free segment that was used before; a reclaimable one; one that is almost dead,
-//! whose survivors are moved; a fresh one. When memory is full: the segment with the fewest live
-//! bytes, if enough of it is dead; then, if eviction is allowed, the victim of S3-FIFO.
+//! The order is: a free segment that was used before; a *reclaimable* segment, in which nothing is
+//! needed; a segment that is almost dead, whose live records are moved; a *fresh* segment, which
+//! was never used. When memory is full: the segment with the fewest live bytes, if enough of it is
+//! dead; then, if eviction is allowed, the victim of S3-FIFO.
 //!
 //! Cost: a choice looks at a few segments, whatever their number; see `segment::filing`.
 
@@ -31,7 +32,8 @@ const SPARSE_PERCENT_MAX: usize = 25;
 /// then costs nothing.
 const SMALL_PART: u64 = 32;
 
-/// The live percentage up to which a segment is compacted before an item is evicted.
+/// The live percentage up to which a segment is compacted before an item is evicted. A miss costs
+/// clients more than a copy costs the cache: docs/decisions/0006 contains the measurement.
 const COMPACTED_PERCENT_MAX: usize = 80;
 
 /// The same percentage without eviction: then compaction pays even if it reclaims little.

@@ -1,8 +1,9 @@
 //! Repair after the death of a process.
 //!
-//! The holder of the lock of a dead peer's row acts on the dead peer's thread slots. If it dies
-//! during the repair, the next process finds the unfinished work and repeats it. Every step leaves
-//! the region valid and is harmless when repeated.
+//! A *peer* is a process that is attached to the region. It holds the lock of its row in the table
+//! of peers while it lives. A process that acquires the lock of a dead peer's row repairs what the
+//! dead peer's threads left. If it dies during the repair, the next process finds the unfinished
+//! work and repeats it. Every step leaves the region valid and is harmless when repeated.
 //!
 //! | left by the dead process | found by | repair |
 //! |---|---|---|

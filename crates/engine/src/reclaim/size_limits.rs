@@ -1,8 +1,8 @@
 //! The size rule of eviction: the larger an item is, the more often it must have been read.
 //!
-//! An item survives if, for each of its bytes, it was read at least 30 % as often as the read items
-//! that recent evictions found. The sums over these items are in the region, so that processes that
-//! use a cache only briefly share them.
+//! An item survives if its number of reads per byte is at least 30 % of the mean of the items that
+//! recent evictions found and that had been read. The sums over these items are in the region, so
+//! that processes that use a cache only briefly share them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,11 +12,11 @@ use larder_region::layout::global;
 use crate::reclaim::Reclaimer;
 use crate::segment::slot::FREQ_MAX;
 
-/// How many reads for each byte an item needs, as a percentage of the mean of the read items found
-/// by evictions.
+/// How many reads per byte an item needs, as a percentage of the mean of the items that evictions
+/// found and that had been read.
 const NEEDED_PERCENT: u64 = 30;
 
-/// Read items that eviction has found.
+/// Items that eviction has found and that had been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadItems {
     /// The sum of their freqs.
@@ -59,8 +59,8 @@ impl SizeLimits {
         Self(std::array::from_fn(|freq| limit(freq as u64)))
     }
 
-    /// Returns how far below its limit an item is: the limit over its size, in eighths. An item
-    /// survives from [`Self::MARGIN_OF_LIMIT`] on.
+    /// Returns how far below its limit an item is: the limit divided by the item's size, in
+    /// eighths. An item survives from [`Self::MARGIN_OF_LIMIT`] on.
     pub(crate) fn margin(&self, freq: u64, item_bytes: u64) -> u64 {
         let limit = self.0[freq.min(FREQ_MAX) as usize];
         let margin = limit.saturating_mul(Self::MARGIN_OF_LIMIT) / item_bytes.max(1);

@@ -2,9 +2,9 @@
 //!
 //! The sweep visits all segments in turn. If the earliest deadline of a segment has not come, the
 //! segment is skipped after one load, which does not count as work. In each other segment, the
-//! sweep looks at each record and unlinks the expired ones. A slice of the sweep is limited by its
-//! work, so it takes milliseconds in a memory of any size. The time of a lap depends on how much
-//! there is to sweep.
+//! sweep looks at each record and unlinks the expired ones. One call does a limited amount of work,
+//! a *slice* of the sweep, so it takes milliseconds in a memory of any size. A *lap* over all
+//! segments may take several slices.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,7 +24,8 @@ pub(crate) const SLICE_WORK: usize = 1 << 18;
 /// The work of unlinking an item, in records looked at. It includes waiting for the item's group.
 pub(crate) const UNLINK_WORK: usize = 6;
 
-/// The work of a wait for a group that another thread does not release: a millisecond.
+/// The work of a wait for a group that another thread does not release. Such a wait takes a
+/// millisecond.
 pub(crate) const STUCK_WORK: usize = SLICE_WORK / 10;
 
 /// The number of skipped segments that count as the work of one record.
@@ -45,8 +46,8 @@ struct ExpiredRecord {
 
 impl Reclaimer {
     /// Sweeps segments in turn and unlinks their expired items, until it has looked at each segment
-    /// or has done `work_max`. The segments may then be worth compacting. Returns true if it
-    /// stopped because of the work.
+    /// or has done `work_max`. Returns true if it stopped because of `work_max`. The swept segments
+    /// may now have so few live records that compaction pays.
     pub(crate) fn sweep(&self, op: &Op<'_>, work_max: usize) -> bool {
         let used = self.segments().used_segments();
         let (mut looked_at, mut work) = (0, 0);
@@ -70,8 +71,8 @@ impl Reclaimer {
         }
     }
 
-    /// Passes segments in turn, up to the first that may hold expired items, or `count_max` of
-    /// them. Returns the number of segments passed, and the segment found.
+    /// Advances the sweep to the next segment that may hold expired items, but by at most
+    /// `count_max` segments. Returns the number of segments passed, and the segment found.
     fn next_due(&self, op: &Op<'_>, count_max: u64) -> (u64, Option<u32>) {
         let used = self.segments().used_segments().max(1);
         let next = self.region().word(global::SWEEP_NEXT);
@@ -81,7 +82,8 @@ impl Reclaimer {
             |step| if first + step < used { first + step } else { first + step - used };
         let found = (0..count_max).find(|step| self.is_due(op, segment_at(*step) as u32));
         let passed = found.map_or(count_max, |step| step + 1);
-        // If the exchange fails, another thread sweeps here.
+        // If the exchange fails, another thread has advanced the sweep from the same position. Then
+        // this thread leaves the segment that it found to other threads.
         let is_mine = next.compare_exchange(turn, turn.wrapping_add(passed), Relaxed, Relaxed);
         let due = found.filter(|_| is_mine.is_ok()).map(|step| segment_at(step) as u32);
         (passed, due)
