@@ -1,4 +1,4 @@
-//! Reports of the segments and peers of a region, for people.
+//! Reports of the segments of a region, for people, and a check of a region that is in use.
 
 use std::sync::atomic::Ordering::Relaxed;
 

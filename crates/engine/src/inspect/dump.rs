@@ -1,4 +1,4 @@
-//! Walks over the stored items.
+//! Walks over the stored items, one group of the index at a time.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! The condition under which a written record is published.
+//! The condition under which a written record is published, that is, becomes visible to readers.
 
 use larder_item::{Deadline, Meta};
 
@@ -30,7 +30,8 @@ pub(crate) struct RestoredItem<'a> {
     pub(crate) is_current: &'a dyn Fn() -> bool,
 }
 
-/// The record that a new record was made from.
+/// An existing record that a new record was made from, for example by an append. The new record may
+/// replace only this record.
 #[derive(Clone, Copy)]
 pub(crate) struct Replace<'a> {
     pub(crate) found: &'a Found,

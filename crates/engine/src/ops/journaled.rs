@@ -1,4 +1,5 @@
-//! Changes, in the form that the journal records.
+//! Reports changes to the journal, which records them for the disk tier. The engine calls these
+//! functions under the lock of the item's group, before it makes the change.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -61,8 +62,9 @@ impl Engine {
         journal.item(&entry, &change).map_err(|why| StoreError::from(why).into())
     }
 
-    /// Records a change of a found item's metadata. Returns false if the item's value is lost; then
-    /// this has removed the item from memory. The caller holds the lock of its group.
+    /// Records a change of a found item's metadata. The journal needs the item's value. If a piece
+    /// of the value is lost because its segment is being emptied, removes the item from memory and
+    /// returns false. The caller holds the lock of its group.
     pub(crate) fn record_altered(
         &self,
         op: &Op<'_>,

@@ -1,4 +1,4 @@
-//! Listeners for removals.
+//! Listeners for removals: callbacks of the program that receive removed items.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

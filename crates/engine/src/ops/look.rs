@@ -21,8 +21,8 @@ pub struct LookupResult {
 
 impl Engine {
     /// Appends the value of an item to `out`. Returns `None` and leaves `out` unchanged if the key
-    /// has no live item, or if the lookup would have to write. The cache's owner can distinguish
-    /// the two.
+    /// has no live item, or if the lookup would have to write. The caller can then send the request
+    /// to the cache's owner.
     ///
     /// The lookup counts nothing, writes nothing and holds nothing.
     ///

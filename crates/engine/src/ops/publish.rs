@@ -1,4 +1,5 @@
-//! Publication of a written record: the moment at which a store happens.
+//! Publication of a written record: one store to a slot makes the record visible to readers. This
+//! is the moment at which a store happens.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,9 +26,9 @@ use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::slot::Slot;
 
-/// The fields that are only determined under the lock of the group.
+/// The fields of a new item that can only be determined under the lock of the group.
 struct Life {
-    /// The freq of its slot.
+    /// The freq for the item's slot: the counter of its reads.
     freq: u64,
     /// The header with these fields.
     header: Header,
@@ -105,8 +106,8 @@ impl From<PublishFailure> for StoreError {
 
 impl Engine {
     /// If the condition holds, publishes a written record under its key, whose group is locked.
-    /// Otherwise the next record reuses the space. One store to a slot is the moment of the change:
-    /// a reader finds either the old item or the new one.
+    /// Otherwise the next record of the appender overwrites it. One store to a slot is the moment
+    /// of the change: a reader finds either the old item or the new one.
     pub(crate) fn publish(
         &self,
         op: &Op<'_>,
@@ -124,7 +125,8 @@ impl Engine {
             Verdict::Not(stored) => return Ok(stored),
             Verdict::Changed => return Err(PublishFailure::Changed),
         }
-        // Computed before the check for a flush, because a flushed piece does not count as lost.
+        // Computed before the check for a flush: if a flush hides a piece in between, the store
+        // counts as done before the flush, and the piece does not count as lost.
         let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
         if pieces.iter().any(|piece| self.segments().is_flushed(piece.sequence)) {
             // A flush happened while the value was arriving. The store counts as done before the

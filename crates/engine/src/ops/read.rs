@@ -1,4 +1,4 @@
-//! Reads.
+//! Reads: lookups that take no lock, and that start over if the item changes during the read.
 
 use larder_item::{Meta, Second};
 use larder_region::Sink;
@@ -15,7 +15,7 @@ use crate::process::wait::Wait;
 /// The options of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// True if the read counts for eviction and [`Meta::fetched`].
+    /// True if the read is counted: for eviction, and as [`Meta::fetched`].
     pub noted: bool,
     /// True if the caller wants the value. Otherwise the read only writes the response header, even
     /// for a large item, and never returns [`Read::Large`].
@@ -82,8 +82,8 @@ impl Engine {
         self.read_in_full::<true, S>(thread, key, reading, now, out, head)
     }
 
-    /// Implements both variants. It is generic, so that the common variant contains no code of the
-    /// other.
+    /// Implements [`Engine::read`] and [`Engine::read_as`]. It is generic, so that the code of the
+    /// former, which is the common one, contains nothing that only the latter needs.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the hot path takes them in registers")]
     fn read_in_full<const TOGETHER: bool, S: Sink>(

@@ -10,8 +10,9 @@ pub enum Stale {
     Never,
     /// Only if the request's cas token is **lower** than the item's. The value is stored
     /// nevertheless, because an old value is better than no value. The item becomes stale and keeps
-    /// its deadline and the mark of its recache token. Only for [`StoreMode::Set`] and
-    /// [`StoreMode::Replace`]. A higher token is refused like any other mismatch.
+    /// its deadline and the mark of its recache token (whether a client holds the token, and with
+    /// it the task to store a new value). Only for [`StoreMode::Set`] and [`StoreMode::Replace`]. A
+    /// higher token is refused like any other mismatch.
     IfOlder,
     /// Always.
     Always,

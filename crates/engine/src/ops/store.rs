@@ -17,14 +17,14 @@ use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::stream::{Pool, Stream};
 
-/// How often a large value is written before the store fails. A thread that waited for a processor
-/// may find its first pieces evicted, but not every time.
+/// How often a large value is written before the store fails. If the thread loses the processor
+/// during the write, other threads may evict the first pieces. That does not happen every time.
 pub(crate) const LARGE_ATTEMPTS_MAX: u32 = 8;
 
 impl Engine {
-    /// Stores an item. A failed [`StoreMode::Set`] removes the current item, as in memcached,
-    /// because clients must not read a value that should have been replaced. With a journal that
-    /// records stores the item stays.
+    /// Stores an item. If a [`StoreMode::Set`] without a cas token fails, this removes the current
+    /// item, as memcached does, because clients must not read a value that should have been
+    /// replaced. With a journal that records stores the item stays.
     ///
     /// Cost: copies the value once; locks one group for the publication; if no segment is free,
     /// first empties one.
@@ -54,8 +54,8 @@ impl Engine {
         stored
     }
 
-    /// Removes the item that a failed [`StoreMode::Set`] should have replaced. With a journal that
-    /// records stores the item stays.
+    /// Removes the item that a failed [`StoreMode::Set`] without a cas token should have replaced.
+    /// With a journal that records stores the item stays.
     pub fn give_up(&self, operation: &Operation<'_>, request: &StoreRequest<'_>) {
         let is_plain = request.mode == StoreMode::Set && request.cas.is_none();
         if is_plain && !self.journal().is_some_and(Journal::records_stores) {
@@ -255,8 +255,8 @@ impl Engine {
         }
         let Found { header, record_at, .. } = *found;
         let value_bytes = header.value_bytes() + part.len();
-        // Checked for the parts, because the header of the longer value cannot hold an arbitrary
-        // length.
+        // Checks the lengths before it makes the header of the longer value, because a header
+        // cannot hold an arbitrary length.
         let fits = request.mode == StoreMode::Append
             && header.is_growing()
             && self.accepts(request.key.len(), value_bytes)

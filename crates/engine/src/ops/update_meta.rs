@@ -98,8 +98,9 @@ impl Engine {
         Ok(Deletion::Deleted(meta))
     }
 
-    /// Claims the recache token of the item with this version. Returns false if the token was
-    /// already claimed, or if the item has changed. Without versions, any item of the key matches.
+    /// Claims the recache token of the item with this version: the caller then has the task to
+    /// store a new value. Returns false if the token was already claimed, or if the item has
+    /// changed. Without versions, any item of the key matches.
     pub fn claim(&self, operation: &Operation<'_>, key: &[u8], cas: u64) -> bool {
         let (op, now) = (&self.op_of(operation), operation.now);
         self.segments().flush_if_due(now);

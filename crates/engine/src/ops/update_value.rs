@@ -30,9 +30,9 @@ use crate::segment::record::{Form, Header, INITIAL_FREQ_MAX, NUMBER_BYTES};
 
 /// The outcome of a change in place.
 pub(crate) enum UpdatedValue<T> {
-    /// The change is done, or is impossible.
+    /// No new record is needed: the change is done, or it is impossible. Holds the result.
     Done(T),
-    /// The item must be rewritten.
+    /// The record does not allow the change. A new record must replace it.
     NotHere,
 }
 

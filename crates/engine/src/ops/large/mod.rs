@@ -7,10 +7,10 @@
 //!
 //! A writer writes the pieces as they arrive and the record last. No reader can find any of them
 //! before the record is published. A piece has its header and all its space before its first byte
-//! arrives. Then the writer releases the appender, because the peer may be slow. The bytes are
-//! written in place. For each part the writer pins the segment, which may have been emptied and
-//! reused since the last part. When a segment with one of the pieces is emptied, the complete item
-//! is removed.
+//! arrives. Then the writer releases the appender, because the client that sends the value may be
+//! slow. Bytes are written to the piece as they arrive. Each time, the writer first pins the
+//! segment, and checks that the segment was not emptied and reused since the last time. When a
+//! segment with one of the pieces is emptied, the complete item is removed.
 
 pub(crate) mod extend;
 pub(crate) mod long_part;

@@ -22,8 +22,8 @@ impl Engine {
         self.region().segment_bytes() / 8 - PIECE_HEAD_BYTES
     }
 
-    /// Leaves the accounting of a piece to a recount of its segment. Until then the segment's
-    /// account is too high.
+    /// Abandons a piece without subtracting it from its segment's account of live bytes. The
+    /// account is too high until a recount of the segment, which this requests.
     pub(crate) fn leave_behind(&self, piece: &Piece) {
         let segment = piece.slot.segment();
         // While the segment is pinned, its use cannot end. After the end of the use, no piece would

@@ -1,4 +1,4 @@
-//! Pins of large values.
+//! Pins of large values. A pin is a mark on a segment that keeps other threads from emptying it.
 //!
 //! A reader pins the segments of all pieces. Until the reader ends, no thread empties these
 //! segments, whatever happens to the item. The reader can therefore finish its read without a copy:
@@ -9,8 +9,9 @@
 //! without pins. If such a value is evicted during the read, reading the next piece returns an
 //! error.
 //!
-//! A direct receive works in the same way: while the space of an arriving value is pinned, the
-//! kernel can write to it. A slow peer holds such a pin for a long time, so direct receives may pin
+//! A direct receive, in which the kernel writes bytes from a socket to the value's final place,
+//! works in the same way: the kernel can write to the space of an arriving value while the space is
+//! pinned. A client that sends slowly keeps such a pin for a long time, so direct receives may pin
 //! only half as many segments. The rest is reserved for readers.
 #![allow(unsafe_code, reason = "the bytes of a pinned piece are read where they are")]
 
@@ -71,7 +72,9 @@ impl Engine {
         let pins = |piece: &Piece| self.segments().pin(piece.slot.segment(), piece.sequence);
         let pinned = large.pieces.iter().take_while(|piece| pins(piece)).count();
         let are_there = pinned == large.pieces.len();
-        // Other readers may also have pinned segments: the own pins count before the second check.
+        // Other readers may have pinned segments since the first check. The second check comes
+        // after this reader's pins are counted, so two readers cannot both miss the pins of the
+        // other.
         large.is_pinned = are_there && self.peers().pinned_segments() <= room;
         if !large.is_pinned {
             self.unpin_pieces(&large.pieces[..pinned]);

@@ -1,4 +1,4 @@
-//! Writing a large value as it arrives: uploads.
+//! Uploads: a large value is written to its final place in segments as it arrives.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;

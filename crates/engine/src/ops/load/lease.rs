@@ -1,16 +1,18 @@
 //! Leases: only one process at a time may do something for a key.
 //!
-//! A lease is a reservation whose key no item can have: it is longer than the keys of items, and is
-//! made from the hash of the leased key. So a lease and an item of the same key do not affect each
-//! other. The value of the reservation names the holder:
+//! A lease is stored like a reservation, which is the record that marks an absent key as being
+//! loaded. The key of this record is made from the hash of the leased key, and is longer than the
+//! key of any item. So a lease and an item of the same key do not affect each other. The value of
+//! the reservation names the holder:
 //!
 //! ```text
 //! 0  row of the peer u64 │ 8  its attachment u64 │ 16  number u64 │ 24  end in milliseconds u64
 //! ```
 //!
 //! A thread takes a lease in the same way as a load reserves a key, if the lease is free. First it
-//! unlinks a lease that has ended, because its time is over or its process has ended. A process has
-//! ended if its row is free, if another process has the row, or if the lock of the row is free.
+//! unlinks a lease that has ended, because its time is over or its process has ended. The process
+//! has ended if its row in the table of peers is free, if another process has the row, or if the
+//! lock of the row is free.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -135,8 +137,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Ends a lease. Returns false if it has already ended, or if another process holds it: a
-    /// forked child does not have the leases of its parent.
+    /// Ends a lease. Returns false if the lease has already ended. Also returns false if another
+    /// process took it: a forked child does not have the leases of its parent.
     ///
     /// Cost: same as a delete.
     ///
