@@ -5,8 +5,8 @@ use crate::index::group::SLOTS;
 use crate::index::grow::Split;
 use crate::interleavings::stage::keys::{Key, of_one_group};
 
-/// A full group with one more item in an overflow group. Its split moves `moving` items to the new
-/// group.
+/// A full group with one more item in an overflow group. A split moves the items with the keys
+/// `moving` to the new group.
 struct OverflowingGroup {
     scene: Scene,
     staying: Vec<Key>,

@@ -31,7 +31,7 @@ pub(crate) struct Actor {
     pub(crate) thread: ThreadSlot,
 }
 
-/// A value that was read: its fill byte, and its cas token.
+/// A value that was read. A value of a test is its key, followed by copies of one byte, the fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadValue {
     pub(crate) fill: u8,
@@ -147,7 +147,8 @@ impl Actor {
         }
     }
 
-    /// Same as [`Self::push`], for the rest of a piece, by a direct receive in two steps. Returns
+    /// Same as [`Self::push`], but pushes the rest of a piece with a direct receive. Writes the
+    /// bytes in two steps to the space that the engine provides, as the kernel would do. Returns
     /// false if the engine provides no space for a direct receive.
     pub(crate) fn complete_direct(&self, upload: &mut Upload, fill: u8) -> bool {
         let Some(direct_buffer) = self.engine.direct_buffer(&self.thread, upload, NOW) else {

@@ -1,4 +1,5 @@
-//! The exploration of the orders of a scene.
+//! Plays a scene many times, each time with the steps of its threads in another order. A preemption
+//! is a switch to another thread at a point where the first thread could have continued.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -38,7 +39,8 @@ fn asked_times() -> Option<NonZeroUsize> {
     std::env::var("LARDER_INTERLEAVINGS").ok().map(|n| n.parse().unwrap())
 }
 
-/// Same as [`explore`], but without every order, for scenes that are too long for that.
+/// Same as [`explore`], but only with random orders, for scenes that are too long to play every
+/// order with one preemption.
 pub(crate) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
     let (times, seed) = match asked_times() {
         None => (1, SEED),
@@ -74,22 +76,27 @@ fn play(scene: impl Fn() + Send + Sync + 'static, scheduler: impl Scheduler + 's
     Runner::new(scheduler, config).run(scene);
 }
 
-/// Explores every schedule with a bounded number of preemptions. The first task sets up the scene
-/// and checks its end, and is never preempted.
+/// A scheduler for `shuttle` that plays every order with a bounded number of preemptions. The first
+/// task sets up the scene and checks its end, and is never preempted.
 #[derive(Debug)]
 struct Preemptions {
+    /// The maximal number of preemptions in an execution.
     bound: usize,
-    /// The decisions of this execution. The first `decided` of them repeat those of an earlier
-    /// execution.
+    /// The decisions of this execution, in the order of its steps. The next execution repeats them
+    /// up to the last one that has an untried choice, and takes that choice.
     decisions: Vec<Decision>,
+    /// The number of decisions that this execution has made so far.
     decided: usize,
+    /// The number of preemptions in this execution so far.
     preempted: usize,
+    /// True once the first execution has begun.
     begun: bool,
     /// The number of orders that may still be played.
     orders_left: usize,
 }
 
-/// A point where the schedule can continue in one of `ways` ways. The way `taken` is being tried.
+/// A point of an execution at which one of several threads can continue. There are `ways` choices,
+/// and this execution takes the one with the number `taken`.
 #[derive(Debug)]
 struct Decision {
     taken: usize,

@@ -16,8 +16,8 @@ use crate::segment::header::State;
 /// The second at which every scene takes place.
 pub(crate) const NOW: Second = 10;
 
-/// An engine and the actor that sets it up. The setup is one step: no preemption happens before
-/// threads start.
+/// An engine, and the actor `stage` that sets it up and checks it at the end. The setup is one
+/// step: no preemption happens before threads start.
 pub(crate) struct Scene {
     pub(crate) engine: Arc<Engine>,
     pub(crate) stage: Actor,
@@ -97,9 +97,9 @@ impl Scene {
         self.engine.segments().used_segments() - self.engine.segments().segments_in_use()
     }
 
-    /// Seals the segment with the items of these keys, which must just have been stored, so that it
-    /// contains nothing else. Leaves space only for small records in the current segment. Returns
-    /// the sealed segment.
+    /// Seals the segment that contains the items of these keys and nothing else. They must be the
+    /// items that were stored last. Afterwards the current segment has space only for small
+    /// records. Returns the sealed segment.
     pub(crate) fn seal_alone(&self, keys: &[&[u8]]) -> u32 {
         let segment = self.seal_written();
         Crowd::new(self).fill_segment();
@@ -222,7 +222,7 @@ impl Scene {
     }
 }
 
-/// Large items that no thread reads. They fill segments.
+/// A crowd: large items that no thread reads, which a scene stores to fill segments.
 pub(crate) struct Crowd<'a> {
     scene: &'a Scene,
     keys: Vec<Vec<u8>>,
