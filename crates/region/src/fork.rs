@@ -28,9 +28,9 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The descriptors of files that are open for their locks. A static table, because a forked child
 /// may neither allocate nor wait.
 static KEPT: [AtomicI32; KEPT_MAX] = [const { AtomicI32::new(FREE) }; KEPT_MAX];
-/// The id of the process in which a thread is changing [`KEPT`] or forking, or 0. It excludes forks
-/// while the table is changed, so that a child never inherits a descriptor that is not in the
-/// table.
+/// A spin lock: the id of the process in which a thread is changing [`KEPT`] or forking, or 0. It
+/// excludes forks while the table is changed, so that a child never inherits a descriptor that is
+/// not in the table.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the number of forks between the process of the first call and this process, plus 1;
@@ -72,8 +72,8 @@ fn take_turn() {
         match TURN.compare_exchange_weak(0, me, Acquire, Relaxed) {
             Ok(_) => return,
             Err(holder) if holder == me || holder == 0 => std::thread::yield_now(),
-            // The turn was inherited in a fork before the handlers were registered: its holder is
-            // not in this process.
+            // The lock was held during a fork that happened before the handlers were registered.
+            // Its holder is a thread of the parent, and will not release it in this process.
             Err(holder) => drop(TURN.compare_exchange(holder, 0, Relaxed, Relaxed)),
         }
     }
@@ -132,7 +132,10 @@ fn proc_name(fd: i32) -> [u8; 32] {
 /// A descriptor that the fork handler replaces in a child.
 #[derive(Debug)]
 pub(crate) struct LockDescriptor {
+    /// The index of the descriptor in [`KEPT`].
     place: usize,
+    /// The result of [`forks`] when the file was opened, by which a child detects an inherited
+    /// value.
     made_after: u32,
     /// True once another value owns the place and the descriptor.
     is_taken_over: AtomicBool,
