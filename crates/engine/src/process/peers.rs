@@ -58,7 +58,8 @@ const PINS_MASK: u64 = ARRIVING - 1;
 #[derive(Debug)]
 pub(crate) struct Row {
     number: u32,
-    /// The number of forks that led to this process when it took the row.
+    /// The result of [`forks`] when the process took the row. In a forked child `forks` returns
+    /// another number, which shows that the row belongs to the parent.
     forks: u32,
     /// Distinguishes this process from all other processes that had or will have the row.
     attachment: u64,

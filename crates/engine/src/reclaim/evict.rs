@@ -370,7 +370,7 @@ impl Reclaimer {
         if self.segments().is_flushed(found.sequence) {
             return self.index().remove_dead(op.thread, found, Miss::Flushed);
         }
-        // An item that a removal by prefix takes must not return either.
+        // An item that a removal by prefix will remove must not return either.
         if self.index().remove_condemned(op.thread, found) {
             return;
         }

@@ -37,7 +37,8 @@ impl Reclaimer {
         let (mut keep, mut avoided, mut work) = (Keep::BestHalf, Vec::new(), 0);
         for _ in 0..FREED_SEGMENTS_MAX {
             let freed = match self.reclaimable(op, Wish { keep, avoided: &avoided }) {
-                // Unlinking expired items shares its work with the sweep.
+                // Freeing a segment of expired items unlinks these items. This is limited to about
+                // half of the work of a slice, so that the sweep below has the other half.
                 Some(_) if work >= SLICE_WORK / 2 => break,
                 Some(reclaimable) => {
                     let items = self.segments().account(reclaimable.segment).items as usize;
@@ -60,9 +61,11 @@ impl Reclaimer {
                 _ => break,
             };
         }
-        // In case no other thread shrinks the cache: a process that shares it may have died.
+        // The thread that was shrinking the cache may belong to a process that has died. So this
+        // call also shrinks it.
         self.shrink(op);
-        // Swept after the segments in which everything has expired are freed.
+        // The sweep comes after the segments in which everything has expired are freed, so that it
+        // need not look at their records.
         let is_more_due = self.sweep(op, SLICE_WORK.saturating_sub(work).max(SLICE_WORK / 2));
         self.index().grow_on(op);
         is_more_due

@@ -145,8 +145,8 @@ impl Reclaimer {
             // A wait for another thread does not count as a round, because it must not make
             // eviction less strict.
             match emptied {
-                // A stopped process may hold the place for survivors. This thread continues without
-                // it.
+                // A stopped process may hold the evictor place. This thread then continues without
+                // one, and so without keeping survivors.
                 Ok(EmptyOutcome::Busy) => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.segments().evicts() && wish.keep != Keep::Nothing => {
                         effort.keep_nothing();
@@ -158,8 +158,9 @@ impl Reclaimer {
                     effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }
                 // Another thread holds the group of one of the segment's records, or the appender
-                // for survivors. Continue with another segment and later, if that thread's process
-                // is stopped, without survivors.
+                // for survivors. This thread tries another segment. If that has happened with many
+                // segments, the other thread's process is stopped, and this thread continues
+                // without keeping survivors.
                 Err(StoreError::Stuck(_)) if self.may_avoid(avoided.len()) && plan.is_some() => {
                     avoided.extend(plan.map(Plan::segment));
                     if avoided.len() > LEFT_MAX {
@@ -203,7 +204,7 @@ impl Reclaimer {
             None if self.is_anybody_emptying() => Ok(EmptyOutcome::Busy),
             // After this, the sealed segments can be emptied.
             None if self.segments().detach_idle(op.thread) => Ok(EmptyOutcome::Partly),
-            // The holder releases the appender soon, but may lack a processor now.
+            // The thread that holds the appender releases it soon, but may lack a processor now.
             None if self.segments().evicts() && self.segments().is_any_appender_claimed() => {
                 Ok(EmptyOutcome::Busy)
             }
@@ -254,8 +255,8 @@ impl Reclaimer {
 
     fn plan_without_eviction(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
         let sparse = self.emptiest(op, UNEVICTED_PERCENT_MAX, wish);
-        // Otherwise the store would fail, so this empties a segment whose arriving values must then
-        // be sent again.
+        // Without this plan the store would fail. The plan empties a segment in which values are
+        // arriving, although their clients must then send them again.
         let abandoned = || {
             self.segments().filed_up_to(UNEVICTED_PERCENT_MAX, op, |abandoned| {
                 self.peers().is_held(abandoned.segment) && self.may_be_emptied(abandoned, wish)

@@ -176,7 +176,8 @@ impl Reclaimer {
         }
     }
 
-    /// Frees or seals the segments of dead thread slots, whose appenders must be released before.
+    /// Frees or seals the segments of dead thread slots. The appenders of these thread slots must
+    /// be released before.
     ///
     /// Cost: one pass over all segments, whatever the number of thread slots.
     fn release_segments(&self, thread_slots: &[ThreadSlot]) {
@@ -196,8 +197,8 @@ impl Reclaimer {
     fn release_segment(&self, thread: &ThreadSlot, segment: u32) {
         self.segments().suspect(segment);
         match self.segments().state(segment) {
-            // The segment is between two appenders. Its records are complete, and no appender has
-            // it.
+            // The thread died while it attached the segment to an appender or detached it. The
+            // segment's records are complete, and no appender has it.
             State::Active => self.segments().seal(segment),
             State::Emptying if self.segments().sequence(segment).load(Acquire) != 0 => {
                 self.segments().seal(segment);

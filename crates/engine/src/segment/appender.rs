@@ -97,13 +97,14 @@ impl Segments {
         loop {
             let claimed = self.claim_appender(op, stream);
             if claimed.is_err() {
-                // The caller returns with an error, so the segment is freed.
+                // The call below returns the error, so the segment is not needed.
                 taken.inspect(|segment| self.free(op.thread, *segment));
             }
             let mut room = claimed?;
             loop {
                 if self.has_room_for(op.thread, &mut room, bytes, bytes_min)? {
-                    // Another thread has attached a segment to this appender since.
+                    // While this thread took a segment, another thread attached one to this
+                    // appender.
                     taken.inspect(|segment| self.free(op.thread, *segment));
                     return Ok(room);
                 }
@@ -217,8 +218,9 @@ impl Segments {
         }
     }
 
-    /// Claims an appender of the stream if one is free. Tries the stripe that the thread slot
-    /// claimed last first, so that two threads that met at one stripe do not meet again.
+    /// Claims an appender of the stream if one is free. The search begins with the stripe that the
+    /// thread slot claimed most recently. So if two threads meet at a stripe, one of them moves to
+    /// another stripe and stays there.
     fn try_claim_appender(&self, thread: &ThreadSlot, stream: Stream) -> Option<Reservation<'_>> {
         let stripes = self.region().layout().stripes;
         let first = thread.stripe.get() as usize % stripes;

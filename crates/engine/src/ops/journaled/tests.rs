@@ -29,7 +29,8 @@ struct JournaledItem {
     stale: bool,
 }
 
-/// A journal in memory. While it has a refusal, it refuses every change.
+/// A journal that keeps the recorded items in a map. While `refusal` is set, it refuses every
+/// change with it.
 #[derive(Debug, Default)]
 struct Recorder {
     items: Mutex<BTreeMap<Vec<u8>, JournaledItem>>,

@@ -1,5 +1,6 @@
-//! Tests that evicted items are kept: memory and the keeper together have every item, and the
-//! keeper never has an old one.
+//! Tests of demotion, with a journal of evictions that keeps the evicted items in a map, the
+//! *keeper*. Memory and the keeper together have every item, and the keeper never has an item that
+//! is out of date.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,7 @@ const NOW: Second = 10;
 /// A value and its deadline.
 type Item = (Vec<u8>, Deadline);
 
-/// Keeps values in memory.
+/// A journal of evictions that keeps the items in a map.
 #[derive(Debug, Default)]
 struct Keeper {
     items: Mutex<BTreeMap<Vec<u8>, Item>>,
