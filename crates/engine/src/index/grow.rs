@@ -82,8 +82,9 @@ impl Index {
         }
     }
 
-    /// Returns true if the index is much too small. Then the thread that holds the next group may
-    /// be dead, so this also looks for dead peers when that is due.
+    /// Called when another thread holds the next group. Returns true if the index is much too
+    /// small. Then the process of the other thread may be dead, so this also looks for dead peers
+    /// when that is due.
     fn look_after_splitter(&self, op: &Op<'_>) -> bool {
         let is_far_behind = self.is_filled_to(LOAD_PERCENT_MAX + 10);
         if is_far_behind && self.peers().has_peers() && self.peers().is_reap_due() {

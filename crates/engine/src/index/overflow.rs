@@ -91,7 +91,7 @@ impl Index {
     /// Cost: a load for each full segment of overflow groups on the way and, in the segment that it
     /// takes the group from, a load for each group in use on the way.
     pub(crate) fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
-        // The exchanges below keep the intent before them.
+        // The exchanges that claim a group order the intent before the claim.
         self.peers().intend_to_overflow(thread);
         let hint = self.region().word(global::OVERFLOW_NEXT);
         let segments = self.overflow_segments();
@@ -117,7 +117,9 @@ impl Index {
             word.load(Relaxed) == Control::FREE.0
                 && word.compare_exchange(Control::FREE.0, mine.0, AcqRel, Relaxed).is_ok()
         });
-        // If the count did not change during the search, it was too high.
+        // The search may fail because other threads took the groups. If the count has changed since
+        // this thread lowered it, this thread raises it again. Otherwise it was too high, and stays
+        // lowered.
         if group.is_none() && Some(self.free_count_of(ordinal).load(Relaxed)) != lower(before) {
             self.count_freed(ordinal);
         }

@@ -74,12 +74,12 @@ impl Engine {
     /// Same as [`Engine::begin_prefix_removal`], but together with a removal from the evicted items
     /// in a journal. `begin` begins the journal's removal, under the lock that orders the journal's
     /// records. From then on, the journal must not record an item for which
-    /// [`Change::is_gone`](crate::Change) returns true, and [`Engine::restore`] must not find an
-    /// item current that the journal's removal takes.
+    /// [`Change::is_gone`](crate::Change) returns true, and the `is_current` that is passed to
+    /// [`Engine::restore`] must return false for an item that the journal's removal removes.
     ///
     /// An item that is evicted at the same time is either recorded before `begin`, or reported as
     /// gone and not recorded. An item that is restored at the same time is either no longer
-    /// current, or its record is at a place that the moment covers.
+    /// current, or counts as stored before the removal began.
     ///
     /// # Errors
     /// [`Stuck`] if a stopped process holds an appender.
@@ -92,12 +92,15 @@ impl Engine {
     ) -> Result<(PrefixRemoval, T), Stuck> {
         let op = &self.op(thread, now);
         let removals = Arc::clone(self.index().prefix_removals());
-        // Added before the moment is determined: a thread that moves an item at the same time
-        // either finds the removal, or moves the item to a place that the moment covers.
+        // Added before the moment of the removal is determined: a thread that moves an item at the
+        // same time either finds the removal, or moves the item to a place that counts as stored
+        // before the moment.
         let target = removals.add(prefix);
         let removal = PrefixRemoval { removals, target, cursor: Cursor::default() };
         // A thread that restores an item holds an appender while it checks whether the item is
-        // current.
+        // current. The moment is determined after `begin`, and waits for all threads that hold an
+        // appender. So either the check comes after `begin`, or the restored item counts as stored
+        // before the moment.
         let begun = begin();
         removal.target.begin(self.segments().moment(op)?);
         Ok((removal, begun))
@@ -142,8 +145,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Removes the item of one key if the removal takes it. Returns false if it has removed
-    /// nothing.
+    /// Removes the item of one key if the item belongs to the removal. Returns false if it has
+    /// removed nothing.
     ///
     /// # Errors
     /// [`Stuck`] if a stopped process holds the key's group.

@@ -62,8 +62,8 @@ impl Engine {
             let Some(found) = found else {
                 return Some(Ok(Ok(Stored::NotStored)));
             };
-            // Checked after the lookup: if a flush happens now, a later check finds that the item
-            // from before the flush has changed.
+            // Checked after the lookup of the item: if a flush happens after this check, it also
+            // hides the found item, and the publication then finds that the item has changed.
             if upload.pieces.iter().any(|piece| engine.segments().is_flushed(piece.sequence)) {
                 return Some(Ok(Err(PublishFailure::PieceLost)));
             }
@@ -99,8 +99,9 @@ impl Engine {
         };
         match extended {
             Err(PublishFailure::Changed) => None,
-            // The lost piece may have belonged to the item, or its segment may not have been
-            // emptied after all.
+            // If all pieces of the upload are still in place, the lost piece belonged to the item,
+            // or the thread that was emptying its segment has stopped. In both cases another
+            // attempt may succeed.
             Err(PublishFailure::PieceLost)
                 if upload.pieces.iter().all(|piece| self.outlasts(piece)) =>
             {

@@ -61,9 +61,10 @@ impl Engine {
         let value_bytes =
             self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
         fence(Acquire);
-        // Same as for the slot of a small item: if the sequences are unchanged after the pieces
-        // were read, a slot that the table still names was in the table since the sequences were
-        // loaded.
+        // Loads the slots of the table a second time, like the slot of a small item (see
+        // `index::find`). If a slot is unchanged, the loaded sequence belongs to the use of the
+        // segment that contains the piece. If that sequence is still unchanged after the piece was
+        // read, the bytes belong to the piece.
         let unchanged = self.index().slot(found.slot_at).is_same(found.slot)
             && table.zip(&pieces).all(|(at, piece)| self.index().slot(at) == piece.slot);
         let value_bytes = value_bytes as usize;

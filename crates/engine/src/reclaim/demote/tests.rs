@@ -28,7 +28,8 @@ struct Keeper {
     items: Mutex<BTreeMap<Vec<u8>, Item>>,
     /// The number of items that the keeper still accepts.
     room: Mutex<Option<u32>>,
-    /// The number of items that were offered although they are flushed, or taken by a removal.
+    /// The number of items that were offered although they are flushed, or belong to a removal by
+    /// prefix.
     gone: Mutex<u32>,
 }
 
