@@ -135,7 +135,8 @@ impl Engine {
                 self.index().report_removal(old, Reason::Cleared);
                 self.index().unlink(op.thread, old);
             });
-            // Lost pieces need nothing more: their segments are reclaimable.
+            // This does nothing for pieces that are lost, because their segments are being
+            // reclaimed.
             for piece in *pieces {
                 self.give_back_piece(op.thread, piece);
             }

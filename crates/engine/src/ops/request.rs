@@ -2,7 +2,7 @@
 
 use larder_item::{Deadline, StoreMode};
 
-/// When a stored item becomes stale.
+/// When a stored item becomes stale: out of date, but still served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stale {
     /// Never: the stored value is up to date.

@@ -3,10 +3,10 @@
 //! A value is changed in place if its record allows it. Otherwise a new record is made from it and
 //! replaces it.
 //!
-//! A change in place happens under the lock of the item's group. A number is one word. Appended
-//! bytes are written after the value before the header shows the new length. With versions, value
-//! and version must match: the version is 0 while the value changes, and a reader checks header and
-//! version again after its copy.
+//! A change in place happens under the lock of the item's group. A number is one word. An append
+//! first writes the new bytes after the end of the value, and then the new length to the header.
+//! With versions, value and version must match: the version is 0 while the value changes, and a
+//! reader checks header and version again after its copy.
 //!
 //! ```text
 //! writer   version ← 0 │ value │ version ← new
@@ -68,7 +68,8 @@ impl Engine {
 
     /// True if a found item must be rewritten even if the new value would fit in its record.
     pub(crate) fn is_fixed(&self, found: &Found) -> bool {
-        // A journal orders changes of records, not of single words in a record.
+        // A journal orders changes of records, not of single words in a record. So in a cache with
+        // a journal, each change of a value writes a new record.
         // Rule: ChangeIsLogged
         self.journal().is_some() || self.index().is_being_removed(found)
     }

@@ -291,8 +291,9 @@ impl Peers {
     fn become_holder(&self, segment: u32) {
         let word = self.holder_word(segment, self.row() as usize / 64);
         let bit = 1 << (self.row() % 64);
-        // The bit may still be set from an earlier hold. The thread that begins the next use of the
-        // segment clears it before the use has a sequence, and a hold always belongs to a sequence.
+        // The bit may still be set from an earlier hold. A thread that begins the next use of the
+        // segment after this check clears the bit, before that use has a sequence. Then the caller
+        // finds another sequence than it expected, and drops its hold.
         if word.load(SeqCst) & bit == 0 {
             word.fetch_or(bit, SeqCst);
         }

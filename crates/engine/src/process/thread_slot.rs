@@ -61,8 +61,9 @@ const UNREPORTED_SLOTS_MAX: u64 = 32;
 pub struct ThreadSlot {
     pub(crate) index: u32,
     pub(crate) at: usize,
-    /// True if the index may have too few groups. Set when the thread reports filled slots, and
-    /// cleared when the thread then finds that the index has enough groups.
+    /// True if the index may have too few groups. True at first, and from then on when the thread
+    /// reports filled slots. Cleared when the thread finds that the index has enough groups, or
+    /// that it cannot split one now.
     may_be_crowded: Cell<bool>,
     /// The stripe of the appender that the thread claimed last. The cells make the type not `Sync`,
     /// so that only one thread at a time uses it: two threads would lose counts and could give one
@@ -95,7 +96,8 @@ impl Peers {
     pub(crate) fn register(&self) -> Option<ThreadSlot> {
         let layout = self.region.layout();
         let end = layout.owners() as u32;
-        // Slots before the hint that other processes have freed are found last.
+        // Begins at the hint. Slots before it, which other processes may have freed since, are
+        // tried last.
         let hint = self.slot_hint.load(Relaxed).min(end);
         let thread = (hint..end)
             .chain(0..hint)

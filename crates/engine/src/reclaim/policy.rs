@@ -269,7 +269,8 @@ impl Reclaimer {
     pub(crate) fn reclaimable(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Use> {
         let may_be_emptied = |present| self.may_be_emptied(present, wish);
         let filed = self.segments().filed(0..=0, op, may_be_emptied);
-        // A flush is noticed here before the lap files the flushed segments.
+        // After a flush, the lap may not have filed the flushed segments yet. So this also looks at
+        // the oldest segment of each pool.
         filed.or_else(|| {
             [Pool::Small, Pool::Main].into_iter().find_map(|pool| {
                 let oldest = self.segments().oldest(pool, may_be_emptied);

@@ -39,7 +39,8 @@ fn a_member_is_found_although_its_neighbour_leaves_the_set_meanwhile() {
             },
             |actor| set(actor).remove(128),
         );
-        // The other thread may be between the levels. Then this thread restores the upper level.
+        // The other thread may be between two levels of the set, and may have cleared a bit that
+        // this thread needs. It sets the bit again before it ends.
         assert!([Some(128), Some(129), None].contains(&found), "{found:?}");
         assert_eq!(set(&scene.stage).next(0), Some(129), "the upper levels lost the member");
         set(&scene.stage).remove(129);

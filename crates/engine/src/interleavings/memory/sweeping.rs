@@ -38,7 +38,7 @@ fn an_expired_item_is_swept_while_other_threads_read_it() {
         assert_eq!(reader.join().unwrap(), None);
         scene.end();
         assert_eq!(scene.engine.segments().total().items, 0);
-        // The first of the two threads removes it.
+        // Exactly one of the two threads removes the item.
         let counters = [Counter::Reclaimed, Counter::CrawlerReclaimed];
         assert_eq!(counters.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>(), 1);
     });

@@ -159,7 +159,8 @@ impl AgeQueue<'_> {
         while number < end && looked_at < LOOKED_AT_MAX {
             match self.entry(number) {
                 None => {
-                    // Only the head moves, and it stays before the first entry.
+                    // Moves the head past this cell, if it is at this cell. So the head never
+                    // passes an entry here.
                     let _ = self.head().compare_exchange(
                         number,
                         number.wrapping_add(1),
@@ -206,7 +207,8 @@ impl Segments {
     }
 
     /// Returns the oldest sealed segment of a pool for which `is_wanted` returns true. Looks at
-    /// only a few segments. Segments that it passes over come later in the next search.
+    /// only a few segments. A segment that it looks at and does not return moves to the end of the
+    /// queue.
     pub(crate) fn oldest(&self, pool: Pool, is_wanted: impl FnMut(Use) -> bool) -> Option<Use> {
         self.age_queue(pool).find(is_wanted)
     }

@@ -181,7 +181,8 @@ impl Segments {
         self.filed(1..=last, op, |present| is_within(present.segment) && is_wanted(present))
     }
 
-    /// Returns a segment for each thread slot, far from the segments of other thread slots.
+    /// Returns the segment at which the searches of a thread slot begin. It is far from the
+    /// segments of other thread slots, so that threads find different candidates.
     fn place_of(&self, thread: &ThreadSlot) -> u32 {
         // The golden ratio spreads consecutive numbers evenly (Knuth, TAOCP 3, section 6.4).
         let place = thread.index.wrapping_mul(0x9E37_79B9);

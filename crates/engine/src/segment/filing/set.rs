@@ -55,7 +55,8 @@ impl<'a> SegmentSet<'a> {
         for level in 0..SET_LEVELS {
             let left = self.word(level, index / 64).fetch_and(!(1 << (index % 64)), SeqCst);
             if level > 0 && self.word(level - 1, index).load(SeqCst) != 0 {
-                // Another thread has inserted a segment there, and may have found the bit set.
+                // Another thread has inserted a segment in the word below. It may have found this
+                // bit still set, and then did not set it. So this thread sets it again.
                 return self.raise(level, index);
             }
             if left & !(1 << (index % 64)) != 0 {
@@ -100,7 +101,8 @@ impl<'a> SegmentSet<'a> {
             if word >= self.words[level] {
                 return None;
             }
-            // The word is still 0 if another thread is about to clear the bit above.
+            // The word may be 0 although its bit above is set, if another thread is about to clear
+            // that bit.
             bits = self.word(level, word).load(SeqCst);
         }
         Some(word * 64 + bits.trailing_zeros() as usize)
