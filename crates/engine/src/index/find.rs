@@ -52,7 +52,9 @@ const SEARCHES_MAX: u32 = 1 << 20;
 
 /// The result of comparing a key with the record that a slot names.
 enum Examined {
+    /// The record has the key.
     Same(Found),
+    /// The record has another key with the same tag.
     OtherKey,
     /// The slot or its segment changed during the search. The search starts over.
     Changed,

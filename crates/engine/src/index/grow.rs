@@ -47,6 +47,7 @@ const RECOUNTED_GROUPS_MAX: u64 = 1 << 16;
 /// The outcome of an attempt to split the next group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
+    /// The group was split.
     Done,
     /// Another thread holds the group, or has just split it.
     Busy,

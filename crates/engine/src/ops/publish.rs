@@ -51,6 +51,7 @@ enum Verdict {
     Store,
     /// Store the value as stale, because it is out of date.
     StoreStale,
+    /// Store nothing, and return this outcome.
     Not(Stored),
     /// The record that the new one was made from has changed.
     Changed,

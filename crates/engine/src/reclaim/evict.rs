@@ -12,8 +12,8 @@
 //! were recently evicted from *small*. *freq* is the counter of reads in an item's slot. The policy
 //! follows Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023), with
 //! segments in place of items: eviction empties a whole segment at a time and copies the survivors
-//! to the tail of their pool. A larger item must have been read more often (`size_limits.rs`), and
-//! the ghost remembers it for a shorter time, because it costs more misses of other items.
+//! to the tail of *main*. A larger item must have been read more often (`size_limits.rs`), and the
+//! ghost remembers it for a shorter time, because it costs more misses of other items.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -115,6 +115,7 @@ struct EvictionPass<'a> {
     to: Stream,
     /// True for an eviction; otherwise all live items survive unchanged.
     evicts: bool,
+    /// The pool of the segment that is being emptied.
     from: Pool,
     /// The mean size of an item in bytes.
     mean_bytes: u64,

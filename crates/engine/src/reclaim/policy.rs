@@ -70,11 +70,11 @@ const LAP_SEGMENTS: u64 = 64;
 /// The way in which a segment is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Free it, because nothing in it is needed.
+    /// Free the segment, because nothing in it is needed.
     Reclaim(Use),
-    /// Move its live records.
+    /// Move the segment's live records, and free it.
     Compact(Use),
-    /// Move or evict its live records.
+    /// Move or evict the segment's live records, and free it.
     Evict(Use),
 }
 

@@ -48,17 +48,17 @@ pub(crate) enum State {
     Free = 0,
     /// A thread slot has taken the segment and has not started to use it.
     Reserved = 1,
-    /// An appender writes to it.
+    /// An appender writes records to the segment.
     Active = 2,
-    /// Full, or sealed early by its appender.
+    /// No appender writes to the segment any more: it is full, or it was sealed early.
     Sealed = 3,
-    /// A thread unlinks its records.
+    /// A thread moves or unlinks the segment's records.
     Emptying = 4,
-    /// Holds groups of the index.
+    /// The segment holds groups of the index.
     Index = 5,
-    /// Holds overflow groups of the index.
+    /// The segment holds overflow groups of the index.
     Overflow = 6,
-    /// Holds rows of the ghost.
+    /// The segment holds rows of the ghost.
     Ghost = 7,
 }
 
