@@ -1,5 +1,5 @@
 //! The segment allocator. It hands out free segments that were used before, and *fresh* segments,
-//! which were never used and have no physical memory yet.
+//! which were never used.
 //!
 //! A segment is free if its state is free. A thread takes it with a compare-exchange of that state.
 //! The number of segments in use and the hint for the next free segment may be wrong. If a process

@@ -24,8 +24,9 @@
 //! - **token sent**: a client has received the item's recache token, and is expected to store a new
 //!   value
 //! - **initial freq**: the value that *freq*, the counter of reads in the item's slot, had when the
-//!   item was stored. If freq is higher now, the item was read. Eviction lowers freq; if the item
-//!   was read before, it sets the initial freq to 4, which freq never reaches.
+//!   item was stored. If freq is higher now, the item was read. An initial freq of 4, which freq
+//!   never reaches, also means that the item was read: eviction stores it when it lowers the freq
+//!   of such an item, and a touch that counts as a read stores it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -62,8 +63,7 @@ const LIFE_MASK: u64 =
 
 /// The highest freq that an item starts with. A read still raises it.
 pub(crate) const INITIAL_FREQ_MAX: u64 = FREQ_MAX - 1;
-/// The initial freq of an item that was read before its freq was lowered. The real initial freq is
-/// lost.
+/// The initial freq of an item that counts as read, whatever its freq is now.
 pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
 
 /// Record lengths are multiples of 2 to this power, or of a larger power of two.

@@ -100,8 +100,7 @@ impl Engine {
         match extended {
             Err(PublishFailure::Changed) => None,
             // If all pieces of the upload are still in place, the lost piece belonged to the item,
-            // or the thread that was emptying its segment has stopped. In both cases another
-            // attempt may succeed.
+            // or its segment was not emptied in the end. In both cases another attempt may succeed.
             Err(PublishFailure::PieceLost)
                 if upload.pieces.iter().all(|piece| self.outlasts(piece)) =>
             {

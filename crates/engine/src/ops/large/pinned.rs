@@ -73,8 +73,8 @@ impl Engine {
         let pinned = large.pieces.iter().take_while(|piece| pins(piece)).count();
         let are_there = pinned == large.pieces.len();
         // Other readers may have pinned segments since the first check. The second check comes
-        // after this reader's pins are counted, so two readers cannot both miss the pins of the
-        // other.
+        // after this reader's pins are counted, so of two readers at least one finds the pins of
+        // the other.
         large.is_pinned = are_there && self.peers().pinned_segments() <= room;
         if !large.is_pinned {
             self.unpin_pieces(&large.pieces[..pinned]);
