@@ -165,8 +165,9 @@ impl Survey {
         survey
     }
 
-    /// Stores the delayed flush that was pending at the end of the doubtful records in the header
-    /// of that segment, because its own record may be dropped.
+    /// Stores the delayed flush that is pending where the doubtful records end, in the header of
+    /// the segment that contains this point. Its own record may be one of the doubtful records,
+    /// which are dropped.
     fn keep_delay<D: Directory>(&mut self, reader: &Reader<'_, D>, pages: &mut [Page]) {
         let doubt = self.doubt.0;
         let is_in_doubt = |place: &&mut PlacedSegment| {

@@ -72,7 +72,8 @@ impl StartState {
     }
 }
 
-/// The number of free extents that are checked. A process uses free extents in this order.
+/// How many free extents are checked for segments of a later process. A process uses free extents
+/// in the order of this list, so its first segments are in the first extents.
 const NEXT_EXTENTS: usize = 8;
 
 /// Reads the log of a directory.
