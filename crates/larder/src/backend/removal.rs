@@ -8,6 +8,8 @@
 //! begin in memory ─▶ begin on the disk ─▶ cut-off ─▶ remove from the disk ─▶ remove from memory
 //! ```
 //!
+//! Items that were stored before the *cut-off* are removed, later ones stay.
+//!
 //! While a removal is in progress, the items that it covers do not move between memory and disk: an
 //! evicted item is dropped, and a read does not promote it.
 

@@ -124,8 +124,9 @@ impl Time {
     }
 }
 
-/// The wall clock of a cache: the relation between the cache's seconds, which are never set, and
-/// Unix time, which the system's administrator may set at any moment.
+/// The wall clock of a cache: the relation between the cache's seconds and Unix time. The cache's
+/// seconds count without a jump, while the system's administrator may set the Unix time at any
+/// moment.
 #[derive(Debug)]
 pub(crate) struct Wall {
     /// By how many seconds the wall clock was ahead of the monotonic clock at the last change of

@@ -1,14 +1,18 @@
-//! The disk tier: a cache that also stores all of its items in a directory on disk.
+//! The disk tier: a log on disk that stores all items of a cache, or the items that memory evicts.
 //!
 //! ```text
 //! change ─▶ engine ─▶ journal ─▶ log on disk        miss in memory ─▶ log on disk ─▶ back into memory
 //! ```
 //!
+//! The engine calls its *journal* before a change becomes visible to readers. In a directory of
+//! mode [`TierMode::Store`], the journal records every change in the log, so the disk has all
+//! items. Memory keeps the items in use.
+//!
 //! In a directory of mode [`TierMode::Cache`] the disk contains only the items that memory evicts
 //! (`eviction_journal.rs`).
 //!
-//! Memory keeps the items in use. Every change is recorded before it becomes visible. An operation
-//! on an item that is only on the disk first brings the item back into memory.
+//! To *promote* an item is to copy it from the disk into memory. A change that needs an item that
+//! is only on the disk promotes it first; a read may leave it there (`promotion.rs`).
 
 mod eviction_journal;
 mod gauges;
