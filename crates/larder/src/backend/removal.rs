@@ -34,6 +34,7 @@ use crate::tier::{Dependency, NotPerformed, Target};
 #[derive(Debug)]
 pub(crate) struct StoreRemoval {
     walk: Walk,
+    /// The removal from the disk. It distinguishes older items from newer ones.
     removal: Arc<Removal>,
     /// Items that are found but not tried yet.
     found: Vec<Dumped>,
@@ -48,7 +49,9 @@ pub(crate) struct CacheRemoval {
     walk: Option<store::Walk>,
     /// Keys on the disk that are found but not removed yet.
     found: Vec<Box<[u8]>>,
+    /// The removal from the disk. It distinguishes older items from newer ones.
     removal: Arc<Removal>,
+    /// The removal from memory, which follows the removal from the disk.
     memory: PrefixRemoval,
     /// Number of removed items that were not in memory.
     removed: u64,

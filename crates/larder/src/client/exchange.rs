@@ -16,9 +16,14 @@ use super::inner::Inner;
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeOutcome {
-    Done { cas: u64 },
+    Done {
+        cas: u64,
+    },
+    /// The condition of the request did not hold.
     NotDone,
+    /// The item has another cas token than the request.
     Changed,
+    /// The request has a cas token, but the item is absent.
     Missing,
 }
 

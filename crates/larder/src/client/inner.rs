@@ -23,8 +23,10 @@ const IDLE_MAX: usize = 8;
 pub(super) struct Inner {
     path: PathBuf,
     timeout: Duration,
+    /// The mapped memory of the server, if the server shares it.
     pub(super) views: Views,
     pub(super) hints: Mutex<Hints>,
+    /// Connections that no request uses.
     pub(super) idle: Mutex<Vec<Connection>>,
     /// The number of starts and ends of connection attempts so far. It shows which of two attempts
     /// is newer.

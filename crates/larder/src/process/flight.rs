@@ -40,14 +40,17 @@ pub(crate) struct Flights {
 #[derive(Debug)]
 pub(crate) struct Flight {
     started: Instant,
+    /// The thread that loads.
     loader: ThreadId,
     progress: Mutex<Progress>,
+    /// Notified when the load has ended.
     landed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
     detached: bool,
+    /// `None` while the load is in progress.
     outcome: Option<LoadOutcome>,
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct Pending;
 #[derive(Debug)]
 pub struct DiskLookup {
     lookup: Lookup,
+    /// The error that ended the lookup, if any.
     failure: Option<FindError>,
 }
 

@@ -64,7 +64,9 @@ pub(crate) struct Tier {
     /// The epoch of the cache's seconds in the log's time. The log's time never goes back, unlike
     /// the wall clock.
     epoch: Epoch,
+    /// How long a change waits for a slow disk before it fails.
     wait: Duration,
+    /// How long a stop waits for the disk.
     stop: Duration,
     /// The current second of the log's time, for a cache whose clock the caller advances.
     now_unix_secs: Arc<AtomicU64>,
@@ -74,6 +76,8 @@ pub(crate) struct Tier {
     memory_bytes: AtomicU64,
     /// The second at which engine and catalog last divided it.
     shared_at: AtomicU32,
+    /// The number of forks before this process. A child has a higher number, and must not use the
+    /// tier.
     forks: u32,
     /// The time until which a stop waits for the disk; set when the stop begins.
     stop_by: OnceLock<Instant>,

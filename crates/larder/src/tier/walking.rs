@@ -30,6 +30,7 @@ use super::lookup::{DiskPages, DiskRead};
 /// all of them.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
+    /// The number of walks, so that a promotion without a walk takes no lock.
     count: AtomicUsize,
     returns: Mutex<Vec<Arc<PromotedDuringWalk>>>,
 }
@@ -107,7 +108,9 @@ pub(crate) struct TierWalk {
 enum Stage {
     /// The next part has not begun yet.
     Begin,
+    /// Shows the items in memory from the cursor on, with keys at these places.
     Memory(Cursor, Range<u64>),
+    /// Shows the items on the disk that were not shown from memory.
     Disk(Box<store::Walk>),
 }
 

@@ -333,6 +333,7 @@ impl FusedIterator for SummaryEntries<'_> {}
 pub struct SummaryWriter {
     number: SegmentNumber,
     entries: Vec<u8>,
+    /// The offset in the segment after the last record.
     end: usize,
     newest_version: u64,
 }

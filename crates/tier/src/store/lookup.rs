@@ -71,6 +71,7 @@ pub struct PageRead {
 /// The result of examining one record.
 enum RecordLookup {
     Own(StoredItem),
+    /// The record belongs to another key.
     Other,
     /// The record may belong to the key, but cannot be read.
     Unreadable(Unreadable),
@@ -104,9 +105,11 @@ pub struct Lookup {
     fetch: Option<Fetch>,
     /// The records that the lookup has found so far.
     known: KeyRecords,
+    /// The item of the key, once it is found.
     item: Option<StoredItem>,
-    /// Records that may belong to the key but cannot be read, and the reason for the first one.
+    /// Records that may belong to the key but cannot be read.
     unreadable: Vec<Address>,
+    /// The reason why the first record in `unreadable` cannot be read.
     why: Option<Unreadable>,
 }
 

@@ -127,7 +127,9 @@ struct Survey {
     above: Vec<Segment>,
     /// The delayed flush that is pending at the end.
     delay: Option<Delay>,
+    /// Everything below this address, as stored, was durable.
     durable: u64,
+    /// The records that may be out of date, which are dropped.
     doubt: Doubt,
 }
 

@@ -57,6 +57,7 @@ pub(super) struct Shared<F> {
     due: AtomicU64,
     /// The latest time at which expired items were dropped from the catalog, as a Unix time.
     dropped_through: AtomicU64,
+    /// The last estimate of the length of all live records.
     live_bytes: AtomicU64,
     /// The earliest deadline of an item whose expiry will free space, as a Unix time. It is kept
     /// only while the store is nearly full.
@@ -69,6 +70,7 @@ pub(super) struct Shared<F> {
     pub(super) is_catalog_full: AtomicBool,
     /// The highest version of any item.
     pub(super) version_max: AtomicU64,
+    /// The callbacks that run after each sync.
     wakes: Mutex<Vec<Wake>>,
     /// The removals in progress.
     pub(super) removals: Mutex<Vec<Weak<Removal>>>,

@@ -27,7 +27,9 @@ pub struct Walk {
     /// The places in the catalog that are not listed yet.
     places: Range<u64>,
     slice: Slice,
+    /// The runs whose pages the caller is reading.
     under_way: Vec<Run>,
+    /// The number of records that the disk failed to return, or that were damaged.
     unreadable: u64,
     /// The keys of unreadable records, where known, since they were last taken.
     unreadable_keys: Vec<Box<[u8]>>,
@@ -67,7 +69,9 @@ struct Slice {
 #[derive(Debug)]
 struct Run {
     fetches: Vec<Fetch>,
+    /// The first page of the read, counted from the start of the file.
     first: u64,
+    /// The page after the last one of the read.
     end: u64,
 }
 

@@ -34,6 +34,7 @@ pub(crate) const EXTENTS_MAX: u32 = 1 << EXTENT_BITS;
 pub(super) struct KeyBits {
     partition: usize,
     tag: u32,
+    /// The bits that an entry does not contain.
     rest: u64,
 }
 

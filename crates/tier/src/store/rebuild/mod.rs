@@ -114,6 +114,7 @@ pub(super) fn rebuild<D: Directory>(
 pub(super) struct Reader<'a> {
     draft: DraftCatalog,
     extents: Extents,
+    /// The segment of the last record.
     last: Option<SegmentNumber>,
     hasher: &'a KeyHasher,
     progress: &'a mut dyn FnMut(usize, usize),

@@ -188,7 +188,9 @@ impl<F: File> Writer<F> {
 struct Reader<'a, F> {
     file: F,
     pages: Vec<Page>,
+    /// The offset of the next word in `pages`.
     at: usize,
+    /// The page of the file after `pages`.
     first: u64,
     /// Counts the remaining words.
     body: Body,
