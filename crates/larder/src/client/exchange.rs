@@ -13,17 +13,13 @@ use super::error::ClientError;
 use super::hit::Hit;
 use super::inner::Inner;
 
-/// The outcome of a change.
+/// The outcome of a change. It was not done (`NotDone`) if its condition did not hold. With a cas
+/// token in the request, the item may have another token (`Changed`) or be absent (`Missing`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeOutcome {
-    Done {
-        cas: u64,
-    },
-    /// The condition of the request did not hold.
+    Done { cas: u64 },
     NotDone,
-    /// The item has another cas token than the request.
     Changed,
-    /// The request has a cas token, but the item is absent.
     Missing,
 }
 
