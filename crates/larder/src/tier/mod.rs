@@ -180,8 +180,8 @@ impl Tier {
         Arc::clone(&self.journal) as Arc<dyn Journal>
     }
 
-    /// Returns a lower bound of all new versions. It leaves a margin, because clients may have
-    /// chosen the highest version.
+    /// Returns a lower bound of the versions (cas tokens) of new items, which is above all versions
+    /// on the disk. It leaves a margin, because clients may have chosen the highest version.
     pub(crate) fn versions_past(&self) -> u64 {
         self.started.version_max.saturating_add(1 << 32)
     }

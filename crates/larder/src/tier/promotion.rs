@@ -22,12 +22,13 @@ const RETURNS_MAX: u32 = 16;
 
 /// The result of promoting the item of a key that memory does not have.
 pub(crate) enum Promotion {
-    /// The disk has no item. Its records belong to other keys, or are out of date.
+    /// The disk has no item of the key. Contains the records that the lookup found instead: they
+    /// belong to other keys, or are out of date.
     Nothing(KeyRecords),
-    /// Memory has the item again. These are the records on the disk.
+    /// Memory has the item again. Contains its record on the disk, and records of other keys.
     Back(KeyRecords),
-    /// The item stays on the disk, because memory has no space for it or it was read for the first
-    /// time.
+    /// The item stays on the disk, because memory has no space for it, or because this was its
+    /// first read. Contains a copy of it.
     Left(StoredItem),
 }
 

@@ -1,4 +1,6 @@
-//! Makes a damaged log readable, and drops the records that may be out of date.
+//! Makes a damaged log readable, and drops the records that may be out of date. A start does this
+//! only if the user has accepted the loss
+//! ([`Settings::accept_loss`](super::Settings::accept_loss)).
 //!
 //! A lost record may have replaced, removed or flushed any record before it in the log. Therefore
 //! all records before the last lost one are dropped, and the others are kept:
