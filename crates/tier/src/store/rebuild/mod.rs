@@ -1,4 +1,4 @@
-//! Rebuilds the catalog from the log at the start of a store.
+//! Rebuilds the catalog, which has the position of each item, from the log at the start of a store.
 
 pub(super) mod snapshot;
 

@@ -1,5 +1,5 @@
-//! The snapshot of the catalog: a clean stop writes it, and the next start reads it instead of the
-//! log.
+//! The snapshot of the catalog, which has the position of each item in the log. A clean stop writes
+//! the snapshot to the file INDEX, and the next start reads it instead of the log.
 
 use std::collections::VecDeque;
 
