@@ -18,7 +18,7 @@ use larder::{Builder, Cache, Clock, Deadline, StoreMode, StoreRequest};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// A cache in a separate file, and the keys to look up in it.
+/// One test region: a cache in a separate file, and the keys that a reader must look up in it.
 struct Scene {
     cache: Cache,
     path: PathBuf,

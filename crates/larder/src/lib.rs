@@ -58,7 +58,7 @@
 //! | `client` | [`Client`], for the cache of a server on the same machine |
 //! | `api` | the interface for programs: [`Cache`], one concern per file |
 //! | `raw` | the interface for servers: operations with an explicit way to wait for the disk, values in parts |
-//! | `backend` | the location of an item: in memory, or in memory and on a disk |
+//! | `backend` | operations on items that may be in memory or only on the disk |
 //! | `process` | a cache in one process: threads and their slots, loads in progress, forked children |
 //! | `tier` | [`DiskTier`]: adapters between the engine and the log on disk |
 //! | `system` | the time, and random numbers |

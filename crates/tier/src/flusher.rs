@@ -1,8 +1,11 @@
 //! The flusher: the only writer of a log. It enforces the order of writes and syncs.
 //!
-//! The caller passes records in the order of their addresses. The flusher enforces the ordering
-//! rules of the disk, whatever the caller requests. `// Rule:` comments name the rules of the model
-//! in `tests/it/model/rules.rs`.
+//! The flusher collects records into *units* and writes each unit with one write into the *open*
+//! segment, the last segment of the log. A power loss may keep any subset of the writes since the
+//! last sync. Recovery can restore the log only if some writes are durable before others, for
+//! example the header of a segment before the next segment begins. The flusher syncs where this is
+//! required, in whatever order its functions are called. `// Rule:` comments name the rules of the
+//! model in `tests/it/model/rules.rs`. The caller passes records in the order of their addresses.
 
 use std::fmt;
 
@@ -23,13 +26,14 @@ pub enum FlushError {
     /// The lease of segment numbers failed.
     #[error(transparent)]
     Lease(#[from] OpenError),
-    /// A segment cannot be freed before the copies of its records are written. It stays. The
-    /// flusher continues to work.
+    /// The segment was not freed, because the copies of its records are not written yet. Nothing
+    /// was changed. The flusher continues to work.
     #[error(
         "the segment is not freed: the copies of its records, up to {judged}, are not written yet"
     )]
     NotWritten {
-        /// The last reserved address when the segment was last evaluated.
+        /// The address of the last record in the log when reclaim examined the segment. The copies
+        /// of the segment's records are not after this address.
         judged: Address,
     },
     /// The file system has no space for another segment. Nothing is lost. The flusher continues to
@@ -78,10 +82,13 @@ impl Open {
 pub struct Flusher<D: Directory> {
     tier: Tier<D>,
     open: Option<Open>,
+    /// The unit to which [`Flusher::push`] adds records.
     unit: Option<UnitWriter>,
     /// True if the header of the last segment that was begun is durable.
     is_header_durable: bool,
+    /// Everything below this address is durable.
     through: Option<Address>,
+    /// The extents that were erased since the last sync. They can be reused after the next sync.
     erasing: Vec<Extent>,
     has_failed: bool,
 }
@@ -290,10 +297,12 @@ impl<D: Directory> Flusher<D> {
         self.unless_failed(|flusher| Ok(flusher.tier.mark_clean(flusher.through)?))
     }
 
-    /// Frees a segment whose records are all dead or copied. `judged` is the last reserved address
-    /// when its last record was evaluated. Before the segment is erased, everything up to `judged`
-    /// and the erasure of the previously freed segment are made durable. The extent can be reused
-    /// when a later sync returns it.
+    /// Frees a segment whose records are all dead or copied. `judged` is the address of the last
+    /// record in the log when reclaim examined the segment's last record, so all copies are durable
+    /// once `judged` is. The flusher makes them durable before it erases the segment; a power loss
+    /// could otherwise lose the copies and keep the erasure. It also makes the previous erasure
+    /// durable first, because the log must not have a gap. The extent can be reused when a later
+    /// sync returns it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,9 @@
 //! A directory in use: its lock, its manifest and its log.
+//!
+//! The *manifest* is a small file that this module replaces as a unit. Its *epoch* counts the
+//! starts without the memory of the previous process. It also contains the *lease*: the highest
+//! segment number that the log may use. A lease is durable before its numbers are used, so no
+//! number is used twice, even after a crash.
 
 use std::sync::Arc;
 
@@ -17,8 +22,8 @@ const MANIFEST_NEW: &str = "MANIFEST.new";
 const MANIFEST_SPACE_BYTES: u64 = 16 << 10;
 /// The epoch of a directory that was created but never started.
 const EPOCH_MADE: u32 = 1;
-/// The minimum number of segments in a log: one for new records, one that is free for reclaim, and
-/// one that is reclaimed.
+/// The minimum number of segments in a log: one for new records, a free one into which reclaim can
+/// copy live records, and one whose live records are copied.
 pub const EXTENTS_MIN: u32 = 3;
 
 /// The reason why a directory was not opened. Nothing was changed.
@@ -112,7 +117,8 @@ pub enum OpenError {
         /// The smallest size.
         min_bytes: u64,
     },
-    /// The directory was started 2³² times without its memory, or its log has reached 2⁶⁷ bytes.
+    /// The directory was started 2³² times without the memory of the previous process, or its log
+    /// has reached 2⁶⁷ bytes.
     #[error(
         "{path} has used up its segment numbers or epochs: export it and import it into a new \
          directory"
@@ -174,10 +180,10 @@ impl Iterator for Lease {
 /// The offset between the log's time and the system clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogTime {
-    /// The number of seconds by which the log's time is ahead of the system clock.
+    /// The log's time minus the system clock, in seconds.
     pub ahead_secs: i64,
-    /// The number of seconds by which the system clock is earlier than it was at the log's latest
-    /// time.
+    /// The number of seconds by which the system clock was set back to before the log's latest
+    /// time; 0 if it is later than that time.
     pub skew_secs: u64,
 }
 
@@ -415,14 +421,14 @@ impl<D: Directory> Tier<D> {
         &self.manifest
     }
 
-    /// True if the memory with this epoch has all changes of the log. This requires that it was
-    /// used with the log last, and that the machine was not restarted since or the last stop was
-    /// clean.
+    /// True if memory with this epoch, which another process has left, contains all changes of the
+    /// log. This requires that no later process used the log without this memory. In addition, the
+    /// last stop must have been clean, or the machine must not have been restarted since.
     pub fn fits(&self, epoch: u32, is_same_boot: bool) -> bool {
         epoch == self.manifest.epoch && (is_same_boot || self.manifest.clean)
     }
 
-    /// Starts with memory that [`Tier::fits`].
+    /// Starts with the memory of an earlier process, for which [`Tier::fits`] has returned true.
     ///
     /// # Errors
     ///
@@ -434,8 +440,8 @@ impl<D: Directory> Tier<D> {
         }
     }
 
-    /// Starts without memory. Increments the epoch, so that no earlier memory fits. The caller runs
-    /// recovery next.
+    /// Starts without the memory of an earlier process. Increments the epoch, so that
+    /// [`Tier::fits`] returns false for all earlier memory. The caller runs recovery next.
     ///
     /// # Errors
     ///
@@ -506,12 +512,12 @@ impl<D: Directory> Tier<D> {
         Ok(())
     }
 
-    /// Returns how far a log's time is ahead of the system clock, and how much earlier the system
-    /// clock is than at the log's latest time. `stamp_unix_secs` is that latest time.
+    /// Returns the offset between the log's time and the system clock. `stamp_unix_secs` is the
+    /// latest time in the log.
     ///
-    /// Deadlines in the log are in the log's time, which never goes back. Since the latest time,
-    /// the log's time has advanced as much as the system clock. If the system clock was set back,
-    /// the log's time has not advanced.
+    /// Deadlines in the log are in the log's time, which never goes back. While no process uses the
+    /// log, its time advances with the system clock. If the system clock was set back to a moment
+    /// before `stamp_unix_secs`, the log's time continues from `stamp_unix_secs`.
     pub fn log_time(&self, stamp_unix_secs: u64, system_unix_secs: u64) -> LogTime {
         let ahead_secs = i64::from(self.manifest.ahead_secs);
         let stamped_at = secs(stamp_unix_secs).saturating_sub(ahead_secs);

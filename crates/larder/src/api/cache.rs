@@ -407,8 +407,9 @@ impl Cache {
         self.with_thread_slot(Engine::validate_in_use)
     }
 
-    /// Recounts the segments whose counters may be wrong because a process was killed; see
-    /// [`Cache::validate`]. [`Cache::maintain`] does the same work in small steps.
+    /// Recounts the segments whose counters may be wrong because a process was killed. Call it
+    /// before [`Cache::validate`] in this case. [`Cache::maintain`] does the same work in small
+    /// steps.
     ///
     /// Cost: reads each item of the affected segments.
     pub fn settle_accounts(&self) {

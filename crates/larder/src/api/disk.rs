@@ -6,7 +6,8 @@ use super::cache::Cache;
 use crate::tier::ticket::{DurabilityTicket, TicketState, TierStatus};
 
 impl Cache {
-    /// Returns whether the changes that the ticket stands for are durable.
+    /// Returns whether the changes on which a response depends are durable. The ticket comes from
+    /// [`Deferred::take_awaited`](crate::Deferred::take_awaited).
     ///
     /// Cost: a load.
     pub fn durability(&self, awaited: DurabilityTicket) -> TicketState {
@@ -14,7 +15,7 @@ impl Cache {
         tier.map_or(TicketState::Durable, |tier| tier.store().durable(awaited.0).into())
     }
 
-    /// Waits until the changes that the ticket stands for are durable, or the log fails.
+    /// Waits until the changes that [`Cache::durability`] describes are durable, or the log fails.
     pub fn wait_durable(&self, awaited: DurabilityTicket) -> TicketState {
         let tier = self.shared().tier.own();
         tier.map_or(TicketState::Durable, |tier| tier.store().wait_durable(awaited.0).into())

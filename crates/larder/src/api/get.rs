@@ -15,9 +15,10 @@ use crate::backend::large::Read;
 /// Number of keys that [`Cache::get_many`] prefetches together.
 pub(crate) const KEYS_AT_ONCE: usize = 16;
 
-/// Number of attempts to read a large value. An attempt fails if the value is evicted during the
-/// read, which can happen once readers hold the maximum number of segments. After the last attempt
-/// the read is a miss.
+/// Number of attempts to read a large value. Readers pin the segments that contain the value, so
+/// that it stays during the read. If readers have already pinned the maximum number of segments,
+/// the value may be evicted during the read, and the attempt fails. After the last attempt the read
+/// is a miss.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Largest buffer, in bytes, that a thread keeps for [`Cache::get_with`].

@@ -25,6 +25,7 @@ pub struct PrefixRemoval {
     of: Of,
 }
 
+/// A removal in progress: without a disk tier, with one in store mode, or with one in cache mode.
 #[derive(Debug)]
 enum Of {
     Memory(larder_engine::PrefixRemoval),

@@ -1,10 +1,11 @@
 //! Walks over all stored items.
 //!
-//! A walk visits the index group by group. Every item present from the beginning to the end of the
-//! walk is returned **at least once**, even while other threads store and delete, the index grows
-//! and items move in memory. An item stored or deleted during the walk may or may not be returned,
-//! and if the index grows during the walk, an item may be returned twice. A walk does not count as
-//! a use of the items: they are evicted as if the walk had not happened.
+//! A walk visits the index group by group; a group has at most 15 items, except for rare overflow
+//! chains. Every item present from the beginning to the end of the walk is returned **at least
+//! once**, even while other threads store and delete, the index grows and items move in memory. An
+//! item stored or deleted during the walk may or may not be returned, and if the index grows during
+//! the walk, an item may be returned twice. A walk does not count as a use of the items: they are
+//! evicted as if the walk had not happened.
 //!
 //! With a disk tier a walk also returns the items on the disk, each key **at most once**. An item
 //! that does not change during the walk is returned exactly once. An item that changes is returned

@@ -1,4 +1,4 @@
-//! The location of items: in memory, or in memory and on a disk tier.
+//! Operations on items that may be in memory or, with a disk tier, only on the disk.
 
 mod change;
 pub(crate) mod large;

@@ -8,6 +8,8 @@
 //! begin in memory ─▶ begin on the disk ─▶ cut-off ─▶ remove from the disk ─▶ remove from memory
 //! ```
 //!
+//! Items that were stored before the *cut-off* are removed, later ones stay.
+//!
 //! While a removal is in progress, the items that it covers do not move between memory and disk: an
 //! evicted item is dropped, and a read does not promote it.
 
@@ -32,6 +34,7 @@ use crate::tier::{Dependency, NotPerformed, Target};
 #[derive(Debug)]
 pub(crate) struct StoreRemoval {
     walk: Walk,
+    /// The removal from the disk. It distinguishes older items from newer ones.
     removal: Arc<Removal>,
     /// Items that are found but not tried yet.
     found: Vec<Dumped>,
@@ -46,7 +49,9 @@ pub(crate) struct CacheRemoval {
     walk: Option<store::Walk>,
     /// Keys on the disk that are found but not removed yet.
     found: Vec<Box<[u8]>>,
+    /// The removal from the disk. It distinguishes older items from newer ones.
     removal: Arc<Removal>,
+    /// The removal from memory, which follows the removal from the disk.
     memory: PrefixRemoval,
     /// Number of removed items that were not in memory.
     removed: u64,

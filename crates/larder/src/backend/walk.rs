@@ -22,6 +22,7 @@ pub struct Walk {
     over: Over,
 }
 
+/// The position of a walk: without and with a disk tier.
 #[derive(Debug)]
 enum Over {
     Memory(Cursor),

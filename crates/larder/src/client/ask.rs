@@ -13,7 +13,7 @@ use crate::system::clock::unix_secs;
 pub(super) struct MetaRequest<'a> {
     pub(super) name: &'static [u8; 2],
     pub(super) key: &'a [u8],
-    /// Flags of the meta protocol, each preceded by a space.
+    /// The other flags of the request in the meta protocol, each preceded by a space.
     pub(super) words: &'static str,
     pub(super) mode: Option<StoreMode>,
     /// The client flags of a store.

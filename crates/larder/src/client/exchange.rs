@@ -13,7 +13,8 @@ use super::error::ClientError;
 use super::hit::Hit;
 use super::inner::Inner;
 
-/// The outcome of a change.
+/// The outcome of a change. It was not done (`NotDone`) if its condition did not hold. With a cas
+/// token in the request, the item may have another token (`Changed`) or be absent (`Missing`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeOutcome {
     Done { cas: u64 },

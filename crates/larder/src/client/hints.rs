@@ -18,6 +18,7 @@ pub(super) struct Hints {
     lines: Vec<u8>,
     /// Offset of the last line.
     last_at: usize,
+    /// The number of keys in `lines`.
     keys: usize,
     /// The second of the first read, in the cache's time.
     since: Second,

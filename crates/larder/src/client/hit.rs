@@ -11,7 +11,8 @@ pub struct Hit {
     pub ttl_secs: Option<u32>,
     /// True if the value was marked stale.
     pub stale: bool,
-    /// True if this caller holds the recache token and should store the new value.
+    /// True if the server gave this caller the recache token: this caller should compute and store
+    /// the new value, while the others use the old one.
     pub has_token: bool,
     /// True if the client read the value in the server's memory.
     pub is_local: bool,

@@ -23,17 +23,22 @@ const IDLE_MAX: usize = 8;
 pub(super) struct Inner {
     path: PathBuf,
     timeout: Duration,
+    /// The mapped memory of the server, if the server shares it.
     pub(super) views: Views,
     pub(super) hints: Mutex<Hints>,
+    /// Connections that no request uses.
     pub(super) idle: Mutex<Vec<Connection>>,
-    /// Number of starts and ends of connection attempts.
+    /// The number of starts and ends of connection attempts so far. It shows which of two attempts
+    /// is newer.
     attempts: AtomicU64,
-    /// The start of the attempt that last determined the server's memory. Locked while the view is
-    /// changed, but not while waiting for the server.
+    /// The start, as a value of `attempts`, of the newest attempt whose result was used: it
+    /// determined which memory the client reads. Locked while the view of the memory is replaced,
+    /// but not while waiting for the server.
     newest: Mutex<u64>,
     /// Number of forks between the first process and the process that owns this state.
     forks: u32,
-    /// The state for a child forked from that process. The child creates it at first use.
+    /// The state for a child that was forked from the process of this state. The child creates it
+    /// at first use.
     in_child: OnceLock<Arc<Self>>,
 }
 

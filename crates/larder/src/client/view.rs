@@ -1,4 +1,4 @@
-//! A view of a server's memory in another process.
+//! A view of a server's memory in another process: the memory, mapped for reading.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -109,8 +109,9 @@ impl Views {
         self.places[place()].0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up an item. Also returns the second of the read if the client should report it to the
-    /// server. `None` if the client must send the request to the server.
+    /// Looks up an item. If the client should report the read to the server, also returns the
+    /// second of the read. Returns `None` if the client must request the item from the server: it
+    /// is not in the memory or is stale, or the memory cannot be trusted.
     #[inline]
     pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, Option<Second>)> {
         let mine = self.mine();

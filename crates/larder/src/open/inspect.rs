@@ -79,8 +79,9 @@ impl Inspection {
         self.engine.segment_reports()
     }
 
-    /// Returns the attached processes, and the processes that died while attached and are not
-    /// reaped yet. If the system cannot report locks, all processes are listed as dead.
+    /// Returns the attached processes, and the processes that died while attached and whose entries
+    /// no other process has removed yet. If the system cannot report locks, all processes are
+    /// listed as dead.
     pub fn peers(&self) -> Vec<Peer> {
         let lives =
             |report: &PeerReport| locks::is_locked(&self.file, report.lock_byte).unwrap_or(false);

@@ -1,7 +1,7 @@
 //! Opening a cache in a file that several processes use, and the treatment of existing files.
 //!
-//! Locks on the region's own file show which process is opening it and which peers are alive; see
-//! docs/sharing.md.
+//! Locks on the region's file show which process is opening it, and which of its *peers* (the
+//! processes that use the cache) are alive; see docs/sharing.md.
 
 use std::ffi::OsString;
 use std::fs::File;

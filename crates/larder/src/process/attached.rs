@@ -1,18 +1,18 @@
-//! The disk tier of a cache, from the point of view of one process.
+//! Whether a process can use the disk tier of a cache.
 
 use larder_engine::{Refusal, StoreError};
 
 use crate::tier::Tier;
 
-/// The relation of this process to the disk tier of a cache.
+/// How this process can use the disk tier of a cache.
 #[derive(Debug)]
 pub(crate) enum TierAccess {
     /// The cache has no disk tier.
     None,
-    /// This process opened it.
+    /// This process opened the disk tier.
     Own(Box<Tier>),
-    /// The process from which this one was forked opened it. The child has neither the threads of
-    /// the tier nor the lock of its directory.
+    /// The process from which this one was forked opened the disk tier. The child has neither the
+    /// threads of the tier nor the lock of its directory.
     Parents,
     /// This process could not join the processes that share the cache, and its settings exclude a
     /// substitute. Each operation on an item fails, whether or not the cache has a disk tier.
@@ -44,8 +44,8 @@ impl TierAccess {
     /// Returns the disk tier; `None` if the cache has no disk tier.
     ///
     /// # Errors
-    /// [`Refusal::Forked`] if another process opened it; [`Refusal::Lost`] if this process cannot
-    /// use the cache.
+    /// [`Refusal::Forked`] if the process from which this one was forked opened it;
+    /// [`Refusal::Lost`] if this process cannot use the cache.
     #[inline]
     pub(crate) fn usable(&self) -> Result<Option<&Tier>, StoreError> {
         match self {

@@ -1,15 +1,16 @@
-//! Flights: loads in progress, at most one per key, and the threads that wait for them.
+//! Flights: loads in progress. A *flight* is the load of one key, with the threads that wait for
+//! it. The *board* lists the flights of a cache, at most one per key.
 //!
 //! ```text
 //! board ─▶ leader: loads ─▶ land: stores unless detached, leaves the board, wakes the followers
 //!       └▶ follower: waits for the leader's result
 //! ```
 //!
-//! A write to the key, a clear, or a caller that finds a flight overdue **detaches** the flight:
-//! removes it from the board, so that later callers start a new load. The result of a detached
-//! flight is not stored. The leader stores the result while it holds the flight's lock, and a
-//! thread that detaches a flight takes the same lock. A result is therefore stored before the
-//! write, or not at all.
+//! A change of the key, a clear, or a caller that finds the flight older than its timeout
+//! **detaches** the flight: it removes the flight from the board, so that later callers start a new
+//! load, and the result of the flight is not stored. The leader stores the result while it holds
+//! the flight's lock, and a thread that detaches the flight takes the same lock before it writes. A
+//! result is therefore stored before the write, which replaces it, or not at all.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -28,7 +29,8 @@ type Shard = HashMap<Box<[u8]>, Arc<Flight>>;
 /// The board of a cache: all its loads in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    /// Number of flights on the board. Every write checks it.
+    /// The number of flights on the board. Every change checks it first, so that changes without a
+    /// load in progress take no lock.
     under_way: AtomicUsize,
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
@@ -38,14 +40,17 @@ pub(crate) struct Flights {
 #[derive(Debug)]
 pub(crate) struct Flight {
     started: Instant,
+    /// The thread that loads.
     loader: ThreadId,
     progress: Mutex<Progress>,
+    /// Notified when the load has ended.
     landed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
     detached: bool,
+    /// `None` while the load is in progress.
     outcome: Option<LoadOutcome>,
 }
 
@@ -89,7 +94,8 @@ impl Flights {
             progress: Mutex::default(),
             landed: Condvar::new(),
         });
-        // Counted before the load begins: a write that reads the old count began before the load.
+        // Counted before the load begins. A change that still reads the old count therefore began
+        // before the load, and may be ordered before it.
         let overdue = shard.insert(key.into(), Arc::clone(&flight));
         if overdue.is_none() {
             self.under_way.fetch_add(1, SeqCst);

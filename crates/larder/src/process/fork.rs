@@ -59,7 +59,8 @@ impl Shared {
             shared.tier = TierAccess::Parents;
             return shared;
         }
-        // The additional slot is the slot that every process lends.
+        // Each process has at least one slot to lend (`slots.rs`), in addition to the slot of this
+        // thread.
         let own_thread_slots = 1 + registered::of_this_thread(self);
         let error = match self.engine.in_child(own_thread_slots) {
             Ok(Role::Peer(engine)) => {

@@ -11,11 +11,11 @@ use larder_region::Sink;
 use crate::process::shared::Shared;
 use crate::system::clock::{Clock, Time};
 
-/// The time between two attempts to join. An attempt reads the rows of all processes, and performs
-/// a system call for each.
+/// The time between two attempts to join. An attempt is expensive: it reads the entries of all
+/// processes in the region, and performs a system call for each.
 const TRY_PERIOD: Duration = Duration::from_secs(1);
 
-/// A cache in a process that could not become one of its peers.
+/// A cache in a process that could not join it. A process that has joined is a *peer*.
 #[derive(Debug)]
 pub(crate) struct Outside {
     /// Not a peer; only for lookups.

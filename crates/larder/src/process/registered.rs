@@ -1,5 +1,6 @@
-//! The thread slots of this thread, one in each cache that it uses. A thread keeps its slots until
-//! it ends.
+//! The thread slots of this thread. A *thread slot* is a thread's entry in the memory of a cache;
+//! every operation needs one. A thread has one slot in each cache that it uses, and keeps it until
+//! the thread ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,8 +12,8 @@ use crate::process::shared::Shared;
 
 thread_local! {
     static THREAD_SLOTS: RefCell<Vec<Rc<RegisteredSlots>>> = const { RefCell::new(Vec::new()) };
-    /// The cache in which this thread last failed to register, and the number of operations before
-    /// the next attempt.
+    /// The cache in which this thread last failed to register, so that it borrows slots there, and
+    /// the number of operations before the next attempt.
     static BORROWS: Cell<(*const Shared, u32)> = const { Cell::new((std::ptr::null(), 0)) };
 }
 

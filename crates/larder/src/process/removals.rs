@@ -15,6 +15,7 @@ const CAPACITY_MAX: usize = 1 << 20;
 #[derive(Debug)]
 struct Queue {
     sender: SyncSender<Removed>,
+    /// The number of removals that were dropped because the queue was full.
     lost: Arc<AtomicU64>,
 }
 

@@ -1,8 +1,10 @@
-//! The thread slots of a process in one cache.
+//! The thread slots of a process in one cache. A *thread slot* is an entry in the memory of the
+//! cache, which an operation needs; one thread at a time can use it.
 //!
-//! Some slots are reserved for lending. A thread that starts when all other slots are taken borrows
-//! a reserved slot for each operation. A process with many long-lived threads, such as the threads
-//! of Go's runtime, can therefore still use all its processors.
+//! A thread keeps its slot until it ends, and a process can have more threads than there are slots.
+//! Some slots are therefore reserved for lending. A thread that starts when all other slots are
+//! taken borrows a reserved slot for each operation. A process with many long-lived threads, such
+//! as the threads of Go's runtime, can therefore still use all its processors.
 //!
 //! A thread that finds all lent slots borrowed sleeps. Returning a slot wakes one sleeping thread,
 //! unless a thread has already been woken and does not run yet: the slot may be borrowed again

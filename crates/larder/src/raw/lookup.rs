@@ -1,4 +1,5 @@
-//! Lookups on the disk, which the caller of a pending operation performs.
+//! Lookups on the disk. An operation that needs the disk can become *pending*: it changes nothing,
+//! and its caller performs the lookup and then repeats the operation.
 
 use super::Raw;
 use crate::backend::Backend;

@@ -121,8 +121,8 @@ impl Upload {
         with_thread_slot(&self.shared, publish)
     }
 
-    /// Copies the value into one buffer and stores that: a store that depends on the disk may be
-    /// tried more than once.
+    /// Copies the value into one buffer and stores that buffer. The pieces that have arrived
+    /// could be stored only once, but a store that depends on the disk may be tried several times.
     fn store_durably(
         &self,
         arriving: Arriving,
@@ -148,9 +148,10 @@ impl Upload {
     }
 }
 
-/// Returns the outcome of a store whose value was flushed while it arrived. A plain set is ordered
-/// before the flush. A store that requires an existing item is ordered directly after it. `None`
-/// for an add, which fits neither order.
+/// Returns the outcome of a store whose value was flushed while it arrived. A plain set counts as
+/// stored before the flush, which has removed it. A store that requires an existing item counts as
+/// performed directly after the flush, when there was none. `None` for an add, which fits neither
+/// order.
 fn flushed(request: &StoreRequest<'_>, value_bytes: usize) -> Option<Stored> {
     match request.mode {
         _ if Dependency::of(request) == Dependency::Replaces => {

@@ -66,7 +66,10 @@ pub(crate) fn monotonic_ms() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) clock: Clock,
+    /// The second of the system's monotonic clock that is the cache's first second
+    /// ([`Epoch::FIRST_SECOND`]).
     started_monotonic_secs: i64,
+    /// The same second as a Unix time, according to the wall clock at that moment.
     started_unix_secs: i64,
 }
 
@@ -79,8 +82,9 @@ impl Time {
         }
     }
 
-    /// Returns the time of an existing cache. `monotonic_secs` is the cache's second 0 on the
-    /// monotonic clock, which counts from the system's boot.
+    /// Returns the time of an existing cache. `monotonic_secs` is the second of the monotonic
+    /// clock, which counts from the system's boot, that is the cache's first second
+    /// ([`Epoch::FIRST_SECOND`]).
     pub(crate) fn beginning_at(clock: Clock, monotonic_secs: i64, epoch: Epoch) -> Self {
         Self {
             clock,
@@ -89,7 +93,7 @@ impl Time {
         }
     }
 
-    /// Returns the cache's second 0 on the system's monotonic clock.
+    /// Returns the second of the system's monotonic clock that is the cache's first second.
     pub(crate) fn started_monotonic_secs(&self) -> i64 {
         self.started_monotonic_secs
     }
@@ -124,8 +128,9 @@ impl Time {
     }
 }
 
-/// The wall clock of a cache: the relation between the cache's seconds, which are never set, and
-/// Unix time, which the system's administrator may set at any moment.
+/// The wall clock of a cache: the relation between the cache's seconds and Unix time. The cache's
+/// seconds count without a jump, while the system's administrator may set the Unix time at any
+/// moment.
 #[derive(Debug)]
 pub(crate) struct Wall {
     /// By how many seconds the wall clock was ahead of the monotonic clock at the last change of

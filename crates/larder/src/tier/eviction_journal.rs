@@ -1,4 +1,5 @@
-//! The journal of a cache whose disk contains the items that memory evicts.
+//! The journal of a cache whose disk contains the items that memory evicts. The engine calls its
+//! *journal* before a change or an eviction takes effect.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Disk reads that the caller of an operation performs.
+//! Lookups of items on the disk. The caller of an operation may perform the reads, instead of the
+//! operation, so that it can do other work in between.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -19,15 +20,16 @@ pub(super) type Found = Result<(KeyRecords, Option<StoredItem>), FindError>;
 /// How an operation depends on the item of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskNeed {
-    /// It reads the item.
+    /// The operation reads the item.
     Reads,
-    /// It changes the item, or the item determines whether it changes anything.
+    /// The operation changes the item, or the item determines whether the operation changes
+    /// anything.
     Changes,
-    /// It replaces the item without reading it.
+    /// The operation replaces the item without reading it.
     Replaces,
 }
 
-/// The operation needs the disk, and its caller must read it.
+/// The operation needs the disk. Its caller must look the key up and run the operation again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending;
 
@@ -35,6 +37,7 @@ pub(crate) struct Pending;
 #[derive(Debug)]
 pub struct DiskLookup {
     lookup: Lookup,
+    /// The error that ended the lookup, if any.
     failure: Option<FindError>,
 }
 
@@ -91,8 +94,8 @@ impl DiskRead {
     }
 
     /// Completes a read that the system performed: it has read `bytes` bytes into [`Self::room`],
-    /// or failed. If bytes are missing, repeats the read and blocks. This is rare, and it returns
-    /// the system's error.
+    /// or failed. In the rare case that bytes are missing, repeats the read, to complete it or to
+    /// learn the system's error; this blocks.
     pub fn complete(self, bytes: usize) -> DiskPages {
         match bytes == size_of_val(self.wanted.pages.as_slice()) {
             true => DiskPages(Ok(self.wanted.pages)),

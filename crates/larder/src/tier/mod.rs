@@ -1,14 +1,18 @@
-//! The disk tier: a cache that also stores all of its items in a directory on disk.
+//! The disk tier: a log on disk that stores all items of a cache, or the items that memory evicts.
 //!
 //! ```text
 //! change ─▶ engine ─▶ journal ─▶ log on disk        miss in memory ─▶ log on disk ─▶ back into memory
 //! ```
 //!
+//! The engine calls its *journal* before a change becomes visible to readers. In a directory of
+//! mode [`TierMode::Store`], the journal records every change in the log, so the disk has all
+//! items. Memory keeps the items in use.
+//!
 //! In a directory of mode [`TierMode::Cache`] the disk contains only the items that memory evicts
 //! (`eviction_journal.rs`).
 //!
-//! Memory keeps the items in use. Every change is recorded before it becomes visible. An operation
-//! on an item that is only on the disk first brings the item back into memory.
+//! To *promote* an item is to copy it from the disk into memory. A change that needs an item that
+//! is only on the disk promotes it first; a read may leave it there (`promotion.rs`).
 
 mod eviction_journal;
 mod gauges;
@@ -60,7 +64,9 @@ pub(crate) struct Tier {
     /// The epoch of the cache's seconds in the log's time. The log's time never goes back, unlike
     /// the wall clock.
     epoch: Epoch,
+    /// How long a change waits for a slow disk before it fails.
     wait: Duration,
+    /// How long a stop waits for the disk.
     stop: Duration,
     /// The current second of the log's time, for a cache whose clock the caller advances.
     now_unix_secs: Arc<AtomicU64>,
@@ -70,6 +76,8 @@ pub(crate) struct Tier {
     memory_bytes: AtomicU64,
     /// The second at which engine and catalog last divided it.
     shared_at: AtomicU32,
+    /// The number of forks before this process. A child has a higher number, and must not use the
+    /// tier.
     forks: u32,
     /// The time until which a stop waits for the disk; set when the stop begins.
     stop_by: OnceLock<Instant>,
@@ -172,8 +180,8 @@ impl Tier {
         Arc::clone(&self.journal) as Arc<dyn Journal>
     }
 
-    /// Returns a lower bound of all new versions. It leaves a margin, because clients may have
-    /// chosen the highest version.
+    /// Returns a lower bound of the versions (cas tokens) of new items, which is above all versions
+    /// on the disk. It leaves a margin, because clients may have chosen the highest version.
     pub(crate) fn versions_past(&self) -> u64 {
         self.started.version_max.saturating_add(1 << 32)
     }

@@ -1,4 +1,5 @@
-//! Operations on a cache with a disk tier when memory does not have the item.
+//! Operations on a cache with a disk tier when memory does not have the item. To *promote* an item
+//! is to copy it from the disk into memory.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,17 +16,19 @@ use super::recording::JournalContext;
 use super::wait::Wait;
 use super::{Tier, store_journal};
 
-/// The limit of how often one operation promotes an item that eviction removes again.
+/// How often one operation promotes an item again that eviction has removed before the operation
+/// could use it.
 const RETURNS_MAX: u32 = 16;
 
 /// The result of promoting the item of a key that memory does not have.
 pub(crate) enum Promotion {
-    /// The disk has no item. Its records belong to other keys, or are out of date.
+    /// The disk has no item of the key. Contains the records that the lookup found instead: they
+    /// belong to other keys, or are out of date.
     Nothing(KeyRecords),
-    /// Memory has the item again. These are the records on the disk.
+    /// Memory has the item again. Contains its record on the disk, and records of other keys.
     Back(KeyRecords),
-    /// The item stays on the disk, because memory has no space for it or it was read for the first
-    /// time.
+    /// The item stays on the disk, because memory has no space for it, or because this was its
+    /// first read. Contains a copy of it.
     Left(StoredItem),
 }
 
@@ -39,12 +42,12 @@ pub enum PromotionPolicy {
     IfReused,
 }
 
-/// How an operation depends on the current item.
+/// How an operation depends on the current item of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependency {
-    /// It replaces the item without reading it.
+    /// The operation replaces the item without reading it.
     Replaces,
-    /// It needs the item.
+    /// The operation needs the item: it reads or changes it, or its outcome depends on it.
     Needs,
 }
 
@@ -54,16 +57,17 @@ pub(crate) struct Target<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) uses: Dependency,
     pub(crate) wait: Wait<'a>,
-    /// The removal that the change belongs to.
+    /// The removal by prefix of which this operation is a part, if any.
     pub(crate) removal: Option<&'a Arc<Removal>>,
 }
 
 /// The reason why an operation was not performed.
 #[derive(Debug)]
 pub(crate) enum NotPerformed {
-    /// It was refused.
+    /// The operation was refused.
     Refused(StoreError),
-    /// The disk failed to return the item. These are its records.
+    /// The disk failed to return the item. Contains the records that the key has if the unreadable
+    /// one is its record.
     Unread(KeyRecords),
     /// The caller must look the key up first, or wait until the disk accepts changes.
     Pending,
@@ -179,9 +183,9 @@ impl Tier {
         target: &Target<'_>,
     ) -> Result<(KeyRecords, bool), NotPerformed> {
         match self.promote(engine, operation, target, PromotionPolicy::Always)? {
-            // Return the records of other keys, so that the change does not need the disk again for
-            // them. Do not return the key's own record: if memory loses the item again, the change
-            // must read the disk again.
+            // The known records of other keys are kept, so that the change does not need to read
+            // them again. The record of this key is not kept: if eviction removes the item again,
+            // the change must read it again.
             Promotion::Back(known) => Ok((KeyRecords { own: None, ..known }, true)),
             Promotion::Nothing(known) => Ok((known, false)),
             Promotion::Left(_) => Err(StoreError::NoMemory.into()),

@@ -1,7 +1,8 @@
 //! Records which items were recently read from the disk.
 //!
-//! An item that is read once evicts nothing from memory. It is promoted only if it is read again
-//! before about as many other items as fit into memory.
+//! While memory is full, an item is promoted to memory only at its second read, so that items that
+//! are read only once evict nothing from memory. The second read must follow before about as many
+//! other items are read from the disk as fit into memory.
 
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,8 +25,9 @@ impl RecentReads {
     }
 
     /// Records a read of the key with this identity. Returns false, and forgets the read, if the
-    /// key was recently read. A cell stores only the last read of its keys. Another key is mistaken
-    /// for that one with a probability of 1 in 65,535.
+    /// key was recently read. A cell is shared by several keys and stores only the last read. It
+    /// distinguishes its keys by 16 bits, so another key is mistaken for the recorded one with a
+    /// probability of 1 in 65,535.
     pub(super) fn is_first(&self, identity: u128) -> bool {
         let (low, high) = (identity as u64, (identity >> 64) as u64);
         let cell = &self.0[(low % self.0.len() as u64) as usize];

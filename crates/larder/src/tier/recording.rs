@@ -1,4 +1,6 @@
-//! The journals of a disk tier: one for the cache, and one for each operation on it.
+//! The journals of a disk tier. The engine calls a *journal* before a change becomes visible to
+//! readers, to record the change in the log. A cache has one journal, and each operation has one
+//! that adds the context of the operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +11,15 @@ use larder_tier::store::{KeyRecords, Removal};
 use super::eviction_journal::EvictionJournal;
 use super::store_journal::StoreJournal;
 
-/// The part of an operation that its journal needs.
+/// The context of an operation, for its journal.
 #[derive(Clone, Copy)]
 pub(super) struct JournalContext<'a> {
-    /// The records of its key and of other keys that were found on the disk.
+    /// The records that a lookup of the operation's key has found on the disk: the records of this
+    /// key, and of other keys with the same tag.
     pub(super) known: &'a KeyRecords,
-    /// True if it depends on the item of its key.
+    /// True if the operation depends on the current item of its key.
     pub(super) needs: bool,
-    /// The removal that it belongs to.
+    /// The removal by prefix of which the operation is a part, if any.
     pub(super) removal: Option<&'a Arc<Removal>>,
 }
 
@@ -98,7 +101,7 @@ impl Journal for OperationJournal<'_> {
     }
 }
 
-/// The journal for changes without terms.
+/// The journal for changes without a context.
 impl Journal for TierJournal {
     fn records_stores(&self) -> bool {
         self.on(JournalContext::default()).records_stores()

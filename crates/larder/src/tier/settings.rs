@@ -194,9 +194,10 @@ impl DiskTier {
         self
     }
 
-    /// Calls `act` once, at the end of the opening, before the first change of the directory after
-    /// which a kill would lose more than a clean stop. `act` may never return: a process that was
-    /// asked to stop can exit there and leave the directory as it was.
+    /// Calls `act` once, at the end of the opening. Until then a killed process loses nothing;
+    /// after it, a kill loses what only a clean stop saves: the index of the disk, and with it, in
+    /// [`TierMode::Cache`], all items on the disk. `act` may never return: a process that was asked
+    /// to stop can exit there and leave the directory as it was.
     #[must_use]
     pub fn before_change(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
         self.before_change = Some(Arc::new(act));

@@ -1,4 +1,5 @@
-//! The journal of a store: it records the engine's changes in the log.
+//! The journal of a store: it records each change of the engine in the log, before the change
+//! becomes visible to readers.
 
 use std::fmt;
 use std::sync::Arc;

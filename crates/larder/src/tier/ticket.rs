@@ -13,11 +13,11 @@ pub struct DurabilityTicket(pub(crate) Address);
 /// Whether the position of a ticket is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketState {
-    /// It is durable.
+    /// The position is durable.
     Durable,
-    /// It is not durable yet.
+    /// The position is not durable yet.
     Pending,
-    /// The log has failed: the change may or may not be durable.
+    /// The log has failed: the changes up to the position may or may not be durable.
     Unknown,
 }
 
@@ -32,9 +32,9 @@ pub struct TierStatus {
     pub statistics: Statistics,
     /// The number of items that the disk failed to return, or that were damaged.
     pub unreadable: u64,
-    /// The reason why it does not work correctly; `None` if it works.
+    /// The reason why the tier does not work correctly; `None` if it works.
     pub trouble: Option<String>,
-    /// The limitations of its file system; `None` if none are known.
+    /// The limitations of the tier's file system; `None` if none are known.
     pub caution: Option<Caution>,
 }
 

@@ -20,14 +20,14 @@ use super::ticket::DurabilityTicket;
 /// How an operation waits for the disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Wait<'a> {
-    /// It reads the disk itself, and returns when its changes are durable.
+    /// The operation reads the disk itself, and returns when its changes are durable.
     #[default]
     Block,
-    /// It reads the disk itself, unless the caller already looked the item up. It does not wait
-    /// until its changes are durable: see [`Deferred::take_awaited`].
+    /// The operation reads the disk itself, unless the caller already looked the item up. It does
+    /// not wait until its changes are durable: see [`Deferred::take_awaited`].
     Defer(&'a Deferred),
-    /// Same as [`Wait::Defer`], but it becomes pending instead of reading the disk. The caller
-    /// looks the key up ([`Raw::look_up`](crate::Raw::look_up)), passes the result to
+    /// Same as [`Wait::Defer`], but the operation becomes pending instead of reading the disk. The
+    /// caller looks the key up ([`Raw::look_up`](crate::Raw::look_up)), passes the result to
     /// [`Deferred::give_found`], and runs the operation again.
     Ask(&'a Deferred),
 }
@@ -39,6 +39,7 @@ pub struct Deferred {
     answers: RefCell<Vec<Answer>>,
     /// The address that must be durable before the results so far may be shown.
     awaited: Cell<Option<Address>>,
+    /// See [`Deferred::note_waited`].
     has_waited: Cell<bool>,
 }
 
@@ -77,8 +78,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Same as [`Deferred::take_awaited`], but returns `None` for operations that have already
-    /// waited.
+    /// Same as [`Deferred::take_awaited`], but returns `None` with [`Wait::Block`]: the operation
+    /// has already waited.
     #[inline]
     pub fn take_awaited(self) -> Option<DurabilityTicket> {
         self.deferred().and_then(Deferred::take_awaited)
@@ -92,8 +93,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// True if changes have already waited as long as they may for the disk to complete earlier
-    /// ones.
+    /// True if the caller has already waited as long as a change may wait until the disk accepts
+    /// it. A change must then fail instead of waiting again.
     pub(super) fn has_waited(self) -> bool {
         self.deferred().is_some_and(|deferred| deferred.has_waited.get())
     }
@@ -111,14 +112,14 @@ impl Deferred {
         self.answers.borrow_mut().clear();
     }
 
-    /// Sets whether changes have waited as long as they may for the disk to complete earlier ones.
-    /// If true, they fail instead of waiting.
+    /// Sets whether the caller has already waited as long as a change may wait until the disk
+    /// accepts it. If true, changes fail instead of waiting again.
     pub fn note_waited(&self, has_waited: bool) {
         self.has_waited.set(has_waited);
     }
 
-    /// Returns the log position that must be durable before the results of the operations since the
-    /// last call may be shown. Returns `None` if they may be shown now.
+    /// Returns the log position that must be durable before the caller may send the results of the
+    /// operations since the last call. Returns `None` if it may send them now.
     ///
     /// Cost: a load.
     #[inline]

@@ -1,7 +1,8 @@
 //! Walks over the items of a cache with a disk tier.
 //!
-//! The disk of a store has every item, so a walk over its catalog shows all items. A cache has
-//! items in memory, on the disk, or in both, and items move between them:
+//! The disk of a store has every item, so a walk over its catalog (the index of the disk) shows all
+//! items. A cache has items in memory, on the disk, or in both, and items move between them. The
+//! walk therefore shows one part of the keys after another:
 //!
 //! ```text
 //! part of the keys ─▶ items in memory ─▶ other items on the disk ─▶ next part
@@ -25,9 +26,11 @@ use larder_tier::store::{self, PLACES, place_of};
 use super::Tier;
 use super::lookup::{DiskPages, DiskRead};
 
-/// The walks over a cache. Operations report the items that they promote to them.
+/// The walks over a cache that are in progress. Each operation that promotes an item reports it to
+/// all of them.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
+    /// The number of walks, so that a promotion without a walk takes no lock.
     count: AtomicUsize,
     returns: Mutex<Vec<Arc<PromotedDuringWalk>>>,
 }
@@ -105,7 +108,9 @@ pub(crate) struct TierWalk {
 enum Stage {
     /// The next part has not begun yet.
     Begin,
+    /// Shows the items in memory from the cursor on, with keys at these places.
     Memory(Cursor, Range<u64>),
+    /// Shows the items on the disk that were not shown from memory.
     Disk(Box<store::Walk>),
 }
 
@@ -263,7 +268,8 @@ impl Tier {
         let (shown, is_disk_only, before) = (&walk.shown, walk.is_disk_only, disk.unreadable());
         let next = self.store.walk_on(disk, read, |identity, item| {
             if item.key.starts_with(visit.prefix) && !shown.contains(&identity) {
-                // The item in memory has the time of its last use.
+                // The metadata comes from memory if it has the item, because only memory has the
+                // time of its last use.
                 let meta = visit.engine.peek(item.key, visit.now);
                 if is_disk_only && meta.is_some() {
                     return;
@@ -301,7 +307,8 @@ impl Tier {
                     visit.out.push(Dumped { key: key.into(), meta });
                 }
             }
-            // In the meantime, other items may have returned or been evicted again.
+            // While the keys were shown, other items may have returned to memory or been evicted
+            // again.
             disk.list_again();
         }
     }

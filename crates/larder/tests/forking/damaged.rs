@@ -1,5 +1,6 @@
-//! A region in which another program has changed words. Either opening it fails with the name of a
-//! field, or it is used, and then no operation hangs or ends the process.
+//! A damaged region. A region is the memory of a cache, here a file. Another program has changed
+//! words in it. If the damage is detected, opening the file fails with the name of a field.
+//! Otherwise the cache can be used, and no operation hangs or ends the process.
 
 use std::fs::{self, File};
 use std::hint::black_box;

@@ -282,7 +282,8 @@ fn a_process_that_finds_a_file_full_reads_it_and_its_changes_fail() {
     assert!(!third.contains("k"));
 }
 
-/// The rows of a thousand processes need more memory than the cache has.
+/// Each process has an entry in the region. The entries of a thousand processes need more memory
+/// than the cache has.
 #[test]
 fn a_thousand_workers_of_a_small_cache_see_each_other() {
     const WORKERS: u32 = 1000;

@@ -1,4 +1,5 @@
-//! The library passes the shared scenes of all language bindings.
+//! Runs the scenes of conformance/api on the library. A scene is a list of operations with their
+//! expected results; every language binding runs the same scenes.
 
 use std::time::Duration;
 

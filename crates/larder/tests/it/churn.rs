@@ -1,6 +1,6 @@
 //! All operations, by many threads at the same time, on several kinds of memory: no value is mixed
 //! up, no count is lost, and all invariants hold afterwards. `CHURN_MS` sets the duration of each
-//! scene, in milliseconds.
+//! test, in milliseconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

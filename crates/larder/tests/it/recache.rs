@@ -1,5 +1,6 @@
-//! The operations that a server needs in addition to get and set: stale items, recache tokens,
-//! requested cas tokens and metadata.
+//! The operations that a server needs in addition to get and set: stale items, requested cas
+//! tokens, metadata, and recache tokens, each of which lets one client store the new value of an
+//! item.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

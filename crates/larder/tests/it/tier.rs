@@ -71,7 +71,8 @@ fn random_value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A key, and its item in the model.
+/// One random operation on a key, in the cache and in the model. `present` is the item of the key
+/// in the model before the operation.
 struct Turn<'a> {
     cache: &'a Cache,
     model: &'a mut HashMap<Vec<u8>, Item>,

@@ -16,8 +16,8 @@ fn open(path: &Path) -> Cache {
     Cache::builder().memory_bytes(2 << 20).tier(disk).open().unwrap()
 }
 
-/// Returns two keys that the index cannot distinguish: they have the same 12-bit table number and
-/// the same 21-bit tag.
+/// Returns two keys that the index cannot distinguish. Their hashes agree in the 12 bits that
+/// select a partition of the index, and in the 21 bits of the tag.
 fn pair(path: &Path) -> [String; 2] {
     // The key of the hash; see docs/tier-format.md.
     let manifest = fs::read(path.join("MANIFEST")).unwrap();

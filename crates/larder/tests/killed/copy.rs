@@ -1,4 +1,4 @@
-//! A copy of the region that follows the changes of a child.
+//! A copy of the region (the memory of the cache) that follows the changes of a child.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -62,12 +62,13 @@ fn is(item: Option<&(Seen, u64)>) -> Option<&Seen> {
     item.map(|(seen, _)| seen)
 }
 
-/// The permitted content.
+/// The content that the cache may have after the kill: for each key the item before the operation,
+/// the item after it, or, if the operation `evicts`, no item.
 pub(crate) struct Allowed {
     pub(crate) before: Contents,
     pub(crate) after: Contents,
     pub(crate) evicts: bool,
-    /// One additional name.
+    /// The key that the preparation has chosen for this operation, in addition to [`keys`].
     pub(crate) detail: String,
 }
 

@@ -2,11 +2,11 @@
 //! waits for the dead process.
 //!
 //! A child performs one operation. After each instruction that changes the memory, the test copies
-//! the memory. The copy is the state that a kill at this point would leave: the child's row is
-//! still attached, and no process holds its lock. Each copy is checked twice: by a process that
-//! opens it later, and by a process that was attached the whole time. Some children are really
+//! the memory. The copy is the state that a kill at this point would leave: the memory still lists
+//! the child as attached, but no process holds its lock. Each copy is checked twice: by a process
+//! that opens it later, and by a process that was attached the whole time. Some children are really
 //! killed, to check that the copies match the state after a kill. Other children are stopped, and
-//! the test measures the writers of other processes.
+//! the test measures how long the writers of other processes wait.
 //!
 //! Instructions between two stores do not change the memory, so the child runs to its next store,
 //! which stops it because the memory is write-protected. States that differ only in bytes that no

@@ -126,8 +126,9 @@ pub trait Directory: Send + Sync {
         }
         let new_name = format!("{name}.new");
         let file = self.create(&new_name)?;
-        // A process may have been killed after it exchanged the two names and before it synced the
-        // directory. On the disk this file is then still NAME.
+        // An earlier process may have been killed after it exchanged the two names and before it
+        // synced the directory. On the disk, the file that is now called NAME.new is then still
+        // NAME. It must not be overwritten before the exchange is durable.
         self.sync()?;
         let mut pages = zeroed_pages(content.len().div_ceil(PAGE_BYTES));
         pages.as_mut_bytes()[..content.len()].copy_from_slice(content);

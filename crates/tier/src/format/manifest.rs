@@ -1,4 +1,5 @@
-//! The manifest: the identity, the mode and the size of a directory.
+//! The manifest: a small file with the identity, the mode and the size of a directory. [`Manifest`]
+//! documents the fields.
 //!
 //! ```text
 //! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
@@ -57,7 +58,8 @@ pub struct Manifest {
     pub lease: Option<SegmentNumber>,
     /// Everything below this address was durable at the last start or clean stop.
     pub durable: Option<Address>,
-    /// True if the last stop was clean.
+    /// True if the last stop was clean: all changes were written and synced before the process
+    /// ended.
     pub clean: bool,
     /// The seed of the index hash.
     pub index_seed: u64,

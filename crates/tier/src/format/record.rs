@@ -47,7 +47,8 @@ pub struct Item<'a> {
     pub deadline_unix_secs: Option<u64>,
     /// True if the value is out of date.
     pub stale: bool,
-    /// True if a client holds the recache token.
+    /// True if a client holds the recache token, which permits it to store a new value for an item
+    /// that is out of date or about to expire.
     pub token_sent: bool,
     /// True if the value is a number that memory can change in place.
     pub number: bool,
@@ -70,7 +71,8 @@ pub enum Record<'a> {
         /// When the flush is due, as a Unix time.
         due_unix_secs: u64,
     },
-    /// The newest item of a key was damaged when its segment was reclaimed.
+    /// The newest item of a key was damaged, so reclaim could not copy it. Reclaim appends this
+    /// record in its place. Reads of the key fail until a later change replaces or removes the key.
     Lost {
         /// The position of the key in the catalog: 33 bits of its hash.
         place: u64,

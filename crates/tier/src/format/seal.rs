@@ -13,6 +13,7 @@ pub struct Uuid(pub [u8; 16]);
 #[derive(Clone, Debug)]
 pub struct Seal {
     uuid: Uuid,
+    /// The state of the checksum after the uuid.
     seeded: Hasher,
 }
 

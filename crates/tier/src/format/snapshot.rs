@@ -1,5 +1,5 @@
-//! The snapshot of the catalog that the last clean stop wrote. It stores the position of each item
-//! in the log.
+//! The snapshot of the catalog, which has the position of each item in the log. A clean stop writes
+//! the snapshot, and the next start reads it.
 //!
 //! ```text
 //! page 0   ┌─────────┬───────────┬──────────────┬─────────┬─────────┬────────────┬─────────┐

@@ -15,8 +15,8 @@
 //! completely.
 //!
 //! A writer must write the summary only after everything before it in the segment is durable.
-//! Recovery cuts the log at the first lost unit. An earlier summary would restore records after the
-//! cut.
+//! Otherwise a power loss could keep the summary and lose a unit before it. Recovery cuts the log
+//! at the lost unit, but the summary would restore the records after the cut.
 
 use std::hash::Hasher;
 use std::iter::FusedIterator;
@@ -333,6 +333,7 @@ impl FusedIterator for SummaryEntries<'_> {}
 pub struct SummaryWriter {
     number: SegmentNumber,
     entries: Vec<u8>,
+    /// The offset in the segment after the last record.
     end: usize,
     newest_version: u64,
 }
@@ -385,9 +386,9 @@ impl SummaryWriter {
     ///
     /// # Panics
     ///
-    /// If the length of `into` differs from [`SummaryWriter::pages_with`] no more entries, if the
-    /// units overlap the summary or the page of the void unit before it, or if the units end before
-    /// the last record.
+    /// If the length of `into` is not the length that [`SummaryWriter::pages_with`] returns for 0
+    /// more entries, if the units overlap the summary or the page of the void unit before it, or if
+    /// the units end before the last record.
     pub fn write(&self, seal: &Seal, units_end: usize, now_unix_secs: u64, into: &mut [u8]) {
         let pages = self.pages_with(0);
         assert_eq!(into.len(), pages * PAGE_BYTES, "the summary has {pages} pages");

@@ -222,6 +222,7 @@ pub struct UnitWriter {
     address: Address,
     pages: Vec<Page>,
     pages_max: usize,
+    /// The offset in the unit after the last record.
     end: usize,
     seal: Seal,
 }

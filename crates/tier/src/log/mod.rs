@@ -1,7 +1,8 @@
-//! The log's file: segments in extents.
+//! The log's file: a sequence of extents of 4 MiB, each of which is free or contains one segment.
 //!
-//! The caller decides where each segment and unit is stored. The log writes and reads them. One
-//! thread writes. Any number of threads read.
+//! A segment begins with a header and continues with units, which contain the records. The caller
+//! decides into which extent and page each of them is written. One thread writes. Any number of
+//! threads read.
 
 mod fetch;
 
@@ -122,7 +123,7 @@ impl<F: File> Log<F> {
         self.file.write_pages(Self::first_page(extent) + page as u64, unit)
     }
 
-    /// Closes a segment: from `page` on it has no records.
+    /// Closes a segment: writes a void unit, which marks `page` and all later pages as empty.
     ///
     /// # Errors
     ///
@@ -138,8 +139,8 @@ impl<F: File> Log<F> {
         self.write(extent, page, slice::from_ref(&*void))
     }
 
-    /// Frees an extent. After the next sync it contains no segment, and only then may it begin
-    /// another one.
+    /// Overwrites the header of a segment to free its extent. After the next sync the extent
+    /// contains no segment. Only then may the caller begin another segment in it.
     ///
     /// # Errors
     ///
@@ -272,8 +273,9 @@ impl<F: File> Log<F> {
 
     /// Reads a record. `content_bytes` is the expected length of its key and value together.
     ///
-    /// The caller finds the extent from the address. It must check before and after the call that
-    /// the extent still belongs to the same segment.
+    /// `extent` is the extent that contains the segment of the address. Reclaim may reuse the
+    /// extent for another segment during the read. The caller must therefore check before and after
+    /// the call that the extent contains the same segment.
     ///
     /// Cost: one read of the pages that contain the record, and one pass over the record. If
     /// `content_bytes` is too small, a second read.

@@ -120,7 +120,7 @@ pub struct RecoveredLog {
     pub version_max: u64,
     /// The latest time in the log, as a Unix time. The system clock may have been set back since.
     pub stamp_unix_secs: u64,
-    /// The address of the cut; `None` if the log ends well.
+    /// The address of the cut; `None` if the last segment is full or was closed.
     pub cut: Option<Address>,
     /// The number of headers and void units with a flipped bit.
     pub flipped: u64,
@@ -238,7 +238,9 @@ fn check_end(found: &RecoveredLog, durable: Option<Address>) -> Result<(), Recov
     }
 }
 
-/// Removes everything above the cut, the latest segment first.
+/// Removes everything above the cut: first the latest segment, last the rest of the segment with
+/// the cut. If a power loss interrupts this, the remaining segments have no gap, and the next start
+/// finds the same cut.
 fn remove_above<F: File>(
     log: &Log<F>,
     survey: &Survey,
@@ -270,7 +272,7 @@ struct Reader<'l, F> {
 
 impl<F: File> Reader<'_, F> {
     /// Passes the records of the segment in the buffer to the visitor. Returns the page of the cut,
-    /// or `None` if the segment ends well.
+    /// or `None` if the segment is full or was closed.
     fn segment(
         &mut self,
         extent: Extent,

@@ -1,4 +1,6 @@
-//! The head of the log, where records are appended. One lock orders all appends.
+//! The appender: the end of the log in memory, called its *head*. Changes and reclaim append
+//! records to it; the flusher thread takes the finished units and writes them. The *head lock* is
+//! the lock of the appender. It orders all appends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -77,13 +79,17 @@ struct Open {
 pub(super) struct Appender {
     seal: Seal,
     open: Option<Open>,
+    /// The unit that is being filled.
     unit: Option<UnitWriter>,
     /// Units that are sealed but not durable, in the order of their addresses.
     pending: VecDeque<PendingUnit>,
+    /// The tasks that the flusher has not taken yet, in the order in which it must execute them.
     jobs: VecDeque<Job>,
+    /// The number of the last segment that was begun.
     last: Option<SegmentNumber>,
     /// The address of the last record.
     end: Option<Address>,
+    /// The segment numbers that the manifest has reserved for this process.
     lease: Option<Lease>,
     /// The number of leased segment numbers that are left.
     leased: u64,
@@ -93,10 +99,11 @@ pub(super) struct Appender {
     free: VecDeque<Extent>,
     /// Segments with records, the oldest first. The open segment is the last.
     segments: VecDeque<(Extent, SegmentNumber)>,
+    /// The delayed flush that is pending. The header of each new segment repeats it.
     delay: Option<Delay>,
     /// The file system is full: the other free extents cannot be allocated.
     is_disk_full: bool,
-    /// The number of segments that began with a copy.
+    /// The number of segments that reclaim has begun for its copies.
     begun_by_copies: u64,
     cycle: Cycle,
     /// The number of freed segments whose extents cannot be reused yet.

@@ -5,9 +5,11 @@
 //! change   ─▶ catalog forgets the key
 //! ```
 //!
-//! A change needs no record: a crash empties the cache, and a clean stop writes the catalog
-//! (`rebuild/snapshot.rs`). If the catalog has a record of a key, the record is therefore current.
-//! Keys that share a tag are forgotten together.
+//! A change needs no record: it removes the entry of the key from the catalog. The old record stays
+//! in the log, but no start reads the log of a cache. After a clean stop, the next start reads the
+//! catalog from the snapshot that the stop wrote (`rebuild/snapshot.rs`); after a crash, the cache
+//! starts empty. A record to which the catalog points is therefore always current. An entry has
+//! only a tag of its key, so a change removes the entries of all keys that share the tag.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -59,8 +61,8 @@ impl<D: Directory + 'static> Store<D> {
         }
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
-        // Every change of the key removes its candidates, so a remaining candidate is this item or
-        // belongs to another key.
+        // Every change of the key removes all entries with its tag, so a remaining candidate is
+        // this item or belongs to another key.
         let (wanted, soon) = (space::wanted(shared), shared.extents.count() as usize / 4);
         let is_old = |number| head.is_reclaimed_soon(number, wanted, soon);
         let number = |location| shared.extents.address(location).map(Address::number);
@@ -114,7 +116,8 @@ impl<D: Directory + 'static> Store<D> {
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(key);
-        // Only an eviction of this key could add a candidate, and it waits for the caller's lock.
+        // Only an eviction of this key could add an entry. It would have to wait for the lock that
+        // the caller holds.
         if !self.may_have(key) {
             return Ok(());
         }
@@ -123,7 +126,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         let _head = shared.head();
         if shared.is_closing.load(Acquire) {
-            // The snapshot may already contain it.
+            // The snapshot that the stop writes may already contain the item.
             return Err(Refusal::Failed);
         }
         forget_all(shared, filed);

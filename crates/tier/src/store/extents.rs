@@ -1,4 +1,5 @@
-//! The extents: the segment in each extent, and the length of its live records.
+//! The extents: which segment is in each extent, and how much of it is live. A record is live if
+//! the catalog points to it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

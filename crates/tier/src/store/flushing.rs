@@ -1,4 +1,5 @@
-//! The thread that writes and syncs the log.
+//! The flusher thread: it executes the tasks that the appender has queued, so it writes and syncs
+//! the log.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -71,7 +72,8 @@ fn write_snapshot<D: Directory>(
 ) -> Result<(), FlushError> {
     let mut written = snapshot::write(shared, tier);
     if written.as_ref().is_err_and(DiskError::is_full) {
-        // Other files may have used the space that was reserved for it.
+        // Other files may have used the space that was left for the snapshot. The store needs no
+        // more extents, so the space of the free ones is returned.
         for extent in shared.head().take_ready() {
             shared.log.deallocate(extent)?;
         }

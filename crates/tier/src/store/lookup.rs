@@ -1,7 +1,9 @@
 //! Looks up the item of a key on the disk.
 //!
-//! A lookup returns the pages that it needs and continues once the caller has read them. The caller
-//! decides whether to block for the disk or to do other work in between.
+//! The catalog returns *candidates*: the locations of all records that may belong to the key,
+//! because different keys can share a tag. A lookup reads the candidates until it finds the key. It
+//! does not read the disk itself: it returns the pages that it needs and continues once the caller
+//! has read them. The caller decides whether to block for the disk or to do other work in between.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -69,6 +71,7 @@ pub struct PageRead {
 /// The result of examining one record.
 enum RecordLookup {
     Own(StoredItem),
+    /// The record belongs to another key.
     Other,
     /// The record may belong to the key, but cannot be read.
     Unreadable(Unreadable),
@@ -98,12 +101,15 @@ pub struct Lookup {
     candidates: Vec<Location>,
     /// The first candidate that was not examined yet.
     next: usize,
-    /// The running read of this candidate.
+    /// The read that is in progress, of the candidate `next`.
     fetch: Option<Fetch>,
+    /// The records that the lookup has found so far.
     known: KeyRecords,
+    /// The item of the key, once it is found.
     item: Option<StoredItem>,
-    /// Records that may belong to the key but cannot be read, and the reason for the first one.
+    /// Records that may belong to the key but cannot be read.
     unreadable: Vec<Address>,
+    /// The reason why the first record in `unreadable` cannot be read.
     why: Option<Unreadable>,
 }
 

@@ -1,4 +1,6 @@
-//! Makes a damaged log readable, and drops the records that may be out of date.
+//! Makes a damaged log readable, and drops the records that may be out of date. A start does this
+//! only if the user has accepted the loss
+//! ([`Settings::accept_loss`](super::Settings::accept_loss)).
 //!
 //! A lost record may have replaced, removed or flushed any record before it in the log. Therefore
 //! all records before the last lost one are dropped, and the others are kept:
@@ -127,7 +129,9 @@ struct Survey {
     above: Vec<Segment>,
     /// The delayed flush that is pending at the end.
     delay: Option<Delay>,
+    /// Everything below this address, as stored, was durable.
     durable: u64,
+    /// The records that may be out of date, which are dropped.
     doubt: Doubt,
 }
 
@@ -165,8 +169,9 @@ impl Survey {
         survey
     }
 
-    /// Stores the delayed flush that was pending at the end of the doubtful records in the header
-    /// of that segment, because its own record may be dropped.
+    /// Stores the delayed flush that is pending where the doubtful records end, in the header of
+    /// the segment that contains this point. Its own record may be one of the doubtful records,
+    /// which are dropped.
     fn keep_delay<D: Directory>(&mut self, reader: &Reader<'_, D>, pages: &mut [Page]) {
         let doubt = self.doubt.0;
         let is_in_doubt = |place: &&mut PlacedSegment| {

@@ -172,7 +172,7 @@ impl<D: Directory + 'static> Store<D> {
             }
         };
         if reads_log {
-            // This was postponed, because reading the log may take long and can be repeated.
+            // Not called earlier: reading the log takes long, and a kill during it loses nothing.
             (settings.before_change)();
         }
         let StartState { catalog, extents, segments, free, found, delay, due_unix_secs } = rebuilt;

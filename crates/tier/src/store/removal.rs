@@ -1,7 +1,9 @@
-//! Removes the items with a prefix that were recorded before the removal began.
+//! Removal by prefix: removes the items whose keys begin with a prefix and that were recorded
+//! before the removal began.
 //!
-//! In mode store, a record removes each item. In mode cache, the catalog forgets the items. Until
-//! then, no lookup treats them as current.
+//! In mode store, the removal appends a tombstone for each of these items. In mode cache, it
+//! removes their entries from the catalog. Until then, [`Store::is_being_removed`] returns true for
+//! an item, and the caller treats it as absent.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Acquire;
@@ -22,7 +24,8 @@ pub struct Removal {
     prefix: Box<[u8]>,
     /// The highest possible record address when the removal began; `None` for an empty log.
     began: Option<Address>,
-    /// The addresses to which reclaim has copied old records since then.
+    /// The addresses to which reclaim has copied records that existed before. Without this set they
+    /// would look newer than the removal.
     moved: Mutex<HashSet<Address>>,
 }
 

@@ -48,8 +48,9 @@ pub struct Settings {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Returns the current second of the system clock, as a Unix time.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Called once, before the first change of the directory after which a kill would lose more
-    /// than a clean stop. It may never return.
+    /// Called once during the start. Until then a killed process loses nothing; after it, a kill
+    /// loses what only a clean stop saves, for example the index of the catalog. The function may
+    /// never return, for example because the process was asked to stop.
     pub before_change: Arc<dyn Fn() + Send + Sync>,
     /// If set, a start with a damaged log drops the damaged records and everything that they may
     /// have changed. It calls this with each damaged place.

@@ -19,7 +19,8 @@ use crate::store::error::Refusal;
 /// The limit of live records in percent of the log's size. Above it, reclaim would copy too much.
 const LIVE_MAX_PERCENT: u64 = 80;
 
-/// The number of words that store the address of a key's last record. Several keys share a word.
+/// The number of words in which the addresses of the last records are stored. Several keys share a
+/// word, so a response may wait for the record of another key.
 const SEEN_WORDS: usize = 1 << 16;
 
 /// A callback that runs after each sync.
@@ -39,6 +40,7 @@ pub(super) struct Shared<F> {
     pub(super) space: Condvar,
     /// Other threads wait on it for a sync or for space.
     pub(super) progress: Condvar,
+    /// Everything below this address, as stored, is durable.
     synced: AtomicU64,
     /// Set to make the flusher write and sync immediately.
     pub(super) is_urgent: AtomicBool,
@@ -46,7 +48,8 @@ pub(super) struct Shared<F> {
     /// The memory limit for records that are not durable is reached.
     is_crowded: AtomicBool,
     pub(super) has_failed: AtomicBool,
-    /// The address of the last record per group of keys; only with [`Durability::Sync`].
+    /// With [`Durability::Sync`]: the address of the last record for each group of keys. A response
+    /// about a key waits until that address is durable.
     seen: Box<[AtomicU64]>,
     /// The address of the newest flush, whether it is due or not.
     flush: AtomicU64,
@@ -54,6 +57,7 @@ pub(super) struct Shared<F> {
     due: AtomicU64,
     /// The latest time at which expired items were dropped from the catalog, as a Unix time.
     dropped_through: AtomicU64,
+    /// The last estimate of the length of all live records.
     live_bytes: AtomicU64,
     /// The earliest deadline of an item whose expiry will free space, as a Unix time. It is kept
     /// only while the store is nearly full.
@@ -66,6 +70,7 @@ pub(super) struct Shared<F> {
     pub(super) is_catalog_full: AtomicBool,
     /// The highest version of any item.
     pub(super) version_max: AtomicU64,
+    /// The callbacks that run after each sync.
     wakes: Mutex<Vec<Wake>>,
     /// The removals in progress.
     pub(super) removals: Mutex<Vec<Weak<Removal>>>,
@@ -291,7 +296,8 @@ impl<F> Shared<F> {
         self.dropped_through.fetch_max(now_unix_secs, Relaxed);
     }
 
-    /// True if an item that is alive in memory at this time is certainly in the catalog.
+    /// True if an item that is alive in memory at this time is certainly in the catalog. An item
+    /// may be missing if this time is before the latest drop of expired items.
     pub(super) fn is_surely_filed(&self, now_unix_secs: u64) -> bool {
         now_unix_secs >= self.dropped_through.load(Relaxed)
     }

@@ -6,8 +6,9 @@
 //!          └────────── a segment was reclaimed before its read ─────┘
 //! ```
 //!
-//! A key has exactly one place in the catalog, so it appears in exactly one slice. If reclaim moves
-//! an item before it is read, the walk finds it by listing the slice again.
+//! A slice is a range of places of the catalog with about [`SLICE_ENTRIES`] entries. A key has
+//! exactly one place in the catalog, so it appears in exactly one slice. If reclaim moves an item
+//! before it is read, the walk finds it by listing the slice again.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -26,7 +27,9 @@ pub struct Walk {
     /// The places in the catalog that are not listed yet.
     places: Range<u64>,
     slice: Slice,
+    /// The runs whose pages the caller is reading.
     under_way: Vec<Run>,
+    /// The number of records that the disk failed to return, or that were damaged.
     unreadable: u64,
     /// The keys of unreadable records, where known, since they were last taken.
     unreadable_keys: Vec<Box<[u8]>>,
@@ -66,7 +69,9 @@ struct Slice {
 #[derive(Debug)]
 struct Run {
     fetches: Vec<Fetch>,
+    /// The first page of the read, counted from the start of the file.
     first: u64,
+    /// The page after the last one of the read.
     end: u64,
 }
 
@@ -359,7 +364,8 @@ const KEY_BYTES_MAX: usize = 250;
 /// The approximate number of entries in a slice. They use half a MiB.
 const SLICE_ENTRIES: usize = 8192;
 
-/// The number of concurrent reads, and the limit of their pages unless there is only one read.
+/// The maximum number of reads per step, and of their pages in total. A single longer read is
+/// allowed.
 const READS: usize = 8;
 const READ_PAGES: usize = 128;
 

@@ -1,5 +1,5 @@
-//! The flusher enforces its rules, whatever its caller requests. `crashes` tests what the rules are
-//! needed for.
+//! The flusher enforces its rules, whatever its caller requests. The tests in `crashes` check that
+//! a log that was written by these rules survives crashes.
 
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Call, DiskError};

@@ -1,5 +1,6 @@
-//! Getting a value, or loading it on a miss. One caller loads; the others wait for the result or
-//! use the old value.
+//! Getting a value, or loading it on a miss. A *load* calls the function that computes or fetches
+//! the value. For each key one caller loads at a time; the others wait for the result or use the
+//! old value.
 //!
 //! ```text
 //!  stored            early refresh begins      ttl over             ttl + stale over
@@ -157,7 +158,9 @@ impl Cache {
         }
     }
 
-    /// Loads as the leader of a flight, and appends the value to `out`.
+    /// Loads the value for this caller and for all callers that wait for it, and appends it to
+    /// `out`. The load and its callers are a *flight*, and this caller is its leader
+    /// (`process/flight.rs`).
     fn load<E: Send + Sync + 'static>(
         &self,
         leader: &Leader<'_>,
@@ -166,9 +169,10 @@ impl Cache {
         loader: impl FnOnce() -> Result<Loaded, E>,
     ) -> Result<(), LoadError<E>> {
         let start = out.len();
-        // Taken before the read, so that the store at the end detects all later changes.
+        // The basis is the state of the key when the load begins. It is taken before the read, so
+        // that the store at the end detects all later changes.
         let basis = self.basis(leader.key(), options.timeout);
-        // Another flight may have landed since this caller's first look.
+        // Another load of this key may have ended after this caller found no fresh value.
         let held = self.read_whole(leader.key(), out);
         if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
             leader.finish(LoadOutcome::Loaded(Arc::new(out[start..].to_vec())), || ());
@@ -204,9 +208,10 @@ impl Cache {
         })
     }
 
-    /// Returns the basis of a load. Only a cache that is shared with other processes needs a
-    /// reservation: within this process every change of the key detaches the flight. Returns `None`
-    /// if no basis can be taken; then the result is not stored.
+    /// Returns the basis of a load: the state of the key, with which the store at the end compares.
+    /// If the key is absent and other processes share the cache, a *reservation* marks it. Within
+    /// this process a reservation is not needed, because every change of the key detaches the
+    /// flight. Returns `None` if no basis can be taken; then the result is not stored.
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let until = Deadline::after(self.now(), whole_secs(timeout).saturating_add(1));
         let basis = self.blocking().backend.change(
@@ -311,7 +316,8 @@ impl Cache {
     }
 }
 
-/// The reservation of a load. Removed on drop, even after a panic, unless the load has a result.
+/// The reservation of a key that is being loaded. It is removed on drop, even after a panic, unless
+/// the load has a result.
 struct Reservation<'a> {
     cache: &'a Cache,
     key: &'a [u8],

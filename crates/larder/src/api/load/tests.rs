@@ -345,7 +345,8 @@ fn a_refresh_is_stored_despite_reads_during_it() {
 
 #[test]
 fn a_change_visible_only_in_the_cas_token_or_the_presence_of_the_item_is_not_overwritten() {
-    // Writes directly to the engine, like a writer that checked the board before the load began.
+    // Writes directly to the engine, like a writer that looked for loads in progress before this
+    // load began.
     let write = |cache: &Cache| {
         let now = cache.now();
         cache

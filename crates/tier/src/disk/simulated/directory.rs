@@ -15,6 +15,8 @@ use crate::disk::{Call, Directory, DiskError, Space};
 #[derive(Debug)]
 pub struct SimulatedDirectory {
     machine: Arc<Machine>,
+    /// The number of processes that had ended when this process opened the directory. After the end
+    /// of this process, its calls fail.
     life: u64,
     path: PathBuf,
 }

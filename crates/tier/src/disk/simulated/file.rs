@@ -18,6 +18,7 @@ use crate::disk::{Call, DiskError, File, PAGE_BYTES, Page, Space};
 #[derive(Debug)]
 pub struct SimulatedFile {
     machine: Arc<Machine>,
+    /// The process that opened the file, as in [`SimulatedDirectory`](super::SimulatedDirectory).
     life: u64,
     path: PathBuf,
     number: InodeNumber,

@@ -1,9 +1,9 @@
 //! A disk in memory that fails like a real disk, for tests.
 //!
-//! A [`SimulatedDisk`] is a machine with a page cache and a platter. A test opens its directory as
-//! a process would, and runs the log on it. [`SimulatedDisk::kill`] ends the process; the cache
-//! survives. [`SimulatedDisk::lose_power`] ends the machine; of the unsynced changes, a random part
-//! survives. The seed determines which.
+//! A [`SimulatedDisk`] is a machine with a page cache and a *platter*, the storage that survives a
+//! power loss. A test opens its directory as a process would, and runs the log on it.
+//! [`SimulatedDisk::kill`] ends the process; the cache survives. [`SimulatedDisk::lose_power`] ends
+//! the machine; of the unsynced changes, a random part survives. The seed determines which.
 //!
 //! - Each unsynced page independently has its durable bytes, the bytes of any later write, or a mix
 //!   of two of these in sectors of 512 bytes. [`Fates`] sets the probabilities.

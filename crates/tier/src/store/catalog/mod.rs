@@ -1,7 +1,10 @@
 //! The catalog: the position of the newest record of each key.
 //!
-//! An entry is 8 bytes: a 21-bit tag and a location. It does not contain the key. Several keys may
-//! share a tag; the record on the disk contains the key.
+//! An entry is 8 bytes: a location (the extent and the offset of the record) and a *tag* of 21 bits
+//! of the key's hash. It does not contain the key. Several keys may have the same tag, so only the
+//! record on the disk shows to which key an entry belongs. The catalog has many *partitions*, each
+//! with its own lock. Another part of the hash selects the partition. Partition and tag together
+//! are the *place* of a key.
 //!
 //! The head lock orders all changes. The lock of a partition protects its readers.
 
@@ -31,6 +34,7 @@ pub(crate) const EXTENTS_MAX: u32 = 1 << EXTENT_BITS;
 pub(super) struct KeyBits {
     partition: usize,
     tag: u32,
+    /// The bits that an entry does not contain.
     rest: u64,
 }
 
@@ -57,7 +61,8 @@ impl KeyBits {
         }
     }
 
-    /// Computes the parts from the place of a lost item whose key is unknown.
+    /// Computes the parts from the place of a lost item. The remaining bits of its hash are
+    /// unknown.
     fn of_place(place: u64) -> Self {
         let (partition, tag) = (place >> TAG_BITS, place & ((1 << TAG_BITS) - 1));
         let partition = partition as usize % (1 << PARTITION_BITS);

@@ -52,7 +52,8 @@ pub(in crate::store) enum Seen<'a> {
     Record(Address, Record<'a>),
     /// A damaged record that probably belongs to this key.
     Broken(&'a [u8]),
-    /// The valid records on pages without a valid unit follow, up to the next `Damage`.
+    /// The records that follow, up to the next `Damage`, are valid records on these pages, which
+    /// have no valid unit.
     Begin(Range<usize>),
     /// The void unit on this page has a flipped bit.
     FlippedVoid(usize),
@@ -513,6 +514,6 @@ impl Newest {
     }
 }
 
-/// The maximum number of bytes that are examined per byte of a damaged place. Values may look like
-/// records.
+/// The maximum number of bytes that are decoded per byte of a damaged place. A value may contain
+/// bytes that look like many overlapping records, and checking each of them would take too long.
 const EFFORT: usize = 64;

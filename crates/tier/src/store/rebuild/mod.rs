@@ -1,4 +1,4 @@
-//! Rebuilds the catalog from the log at the start of a store.
+//! Rebuilds the catalog, which has the position of each item, from the log at the start of a store.
 
 pub(super) mod snapshot;
 
@@ -72,7 +72,8 @@ impl StartState {
     }
 }
 
-/// The number of free extents that are checked. A process uses free extents in this order.
+/// How many free extents are checked for segments of a later process. A process uses free extents
+/// in the order of this list, so its first segments are in the first extents.
 const NEXT_EXTENTS: usize = 8;
 
 /// Reads the log of a directory.
@@ -113,6 +114,7 @@ pub(super) fn rebuild<D: Directory>(
 pub(super) struct Reader<'a> {
     draft: DraftCatalog,
     extents: Extents,
+    /// The segment of the last record.
     last: Option<SegmentNumber>,
     hasher: &'a KeyHasher,
     progress: &'a mut dyn FnMut(usize, usize),

@@ -1,5 +1,5 @@
-//! The snapshot of the catalog: a clean stop writes it, and the next start reads it instead of the
-//! log.
+//! The snapshot of the catalog, which has the position of each item in the log. A clean stop writes
+//! the snapshot to the file INDEX, and the next start reads it instead of the log.
 
 use std::collections::VecDeque;
 
@@ -188,7 +188,9 @@ impl<F: File> Writer<F> {
 struct Reader<'a, F> {
     file: F,
     pages: Vec<Page>,
+    /// The offset of the next word in `pages`.
     at: usize,
+    /// The page of the file after `pages`.
     first: u64,
     /// Counts the remaining words.
     body: Body,

@@ -1,16 +1,20 @@
-//! A cycle of reclaim over all segments. The space that it gains shows whether the log is full.
+//! A cycle of reclaim: one pass over all segments that the log has when the cycle begins. The pass
+//! has gained space if its copies fill fewer segments than it has freed. After a cycle without
+//! gain, reclaim can free nothing until more records die.
 
 use crate::format::SEGMENT_BYTES;
 
-/// The gain of reclaim between the segment that was the oldest and the one that was the newest when
-/// the cycle began.
+/// The state of the current cycle, and the result of the last one. *Waste* is the length of dead
+/// records and padding, in bytes.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Cycle {
     /// The number of segments left in this cycle.
     left: usize,
+    /// The number of segments reclaimed in this cycle.
     reclaimed: u64,
     /// The number of segments that copies had begun before this cycle.
     begun_before: u64,
+    /// The waste when this cycle began.
     waste_before: u64,
     /// The waste at the end of a cycle that gained nothing.
     vain_at: Option<u64>,
@@ -48,8 +52,8 @@ impl Cycle {
     }
 }
 
-/// True if so much has died that reclaim may free a segment. An item longer than half a segment can
-/// be the only live one in its segment.
+/// True if the waste has grown so much that reclaim may free a segment: by half a segment, because
+/// an item longer than half a segment may be the only live one in its segment.
 fn is_more(waste: u64, before: u64) -> bool {
     waste >= before + SEGMENT_BYTES as u64 / 2
 }

@@ -1,4 +1,6 @@
-//! The space thread: it allocates extents and reclaims the oldest segments.
+//! The space thread: it allocates extents, and reclaims the oldest segments. To *reclaim* a segment
+//! is to copy its live records to the head of the log, or to drop them in mode cache, and then to
+//! free its extent.
 
 pub(super) mod cycle;
 mod damage;

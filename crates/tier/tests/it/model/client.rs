@@ -14,7 +14,8 @@ pub(crate) enum Op {
         key: u8,
         id: u8,
     },
-    /// Sets an item that expires when the clock strikes.
+    /// Sets an item that expires when the clock strikes. The model has no other time: the clock
+    /// strikes at most once.
     SetExpiring {
         key: u8,
         id: u8,

@@ -1,4 +1,5 @@
-//! The disk: each page has its content in the kernel's cache and its content on the platter.
+//! The disk. Each page has two contents: the content in the kernel's cache, and the content on the
+//! platter, which survives a power loss.
 
 use super::address::{Address, Number};
 

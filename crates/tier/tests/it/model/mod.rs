@@ -1,9 +1,11 @@
 //! A model of the disk tier's protocol, searched exhaustively within small budgets.
 //!
-//! The state of a search consists of a disk, a region, clients, the flusher and reclaim. Steps also
-//! end and start processes. The search visits every order of the steps. Each rule of the protocol
-//! is a switch. With all rules, every promise holds. Without any one of them a promise breaks, and
-//! the test prints the shortest trace to it (`LARDER_TRACES=1`).
+//! The state of a search, the *world*, consists of a disk, a region (the memory of a process),
+//! clients, the flusher and reclaim. Each of them advances in steps; other steps end and start
+//! processes. The search visits every order of the steps. A *promise* is what clients may rely on,
+//! for example that a crash loses no acknowledged change. Each rule of the protocol is a switch.
+//! With all rules, every promise holds. Without any one of them a promise breaks, and the test
+//! prints the shortest trace to it (`LARDER_TRACES=1`).
 //!
 //! docs/decisions/0028-the-log-is-modelled-first.md lists the errors that the model found, and the
 //! parts of the tier that it omits.

@@ -13,7 +13,8 @@ pub(crate) struct Walk {
     source: Number,
     /// The number of units and places processed.
     passed: u8,
-    /// The last reserved address at the last evaluation of a record, or at the start.
+    /// The address up to which space was reserved when a record was last evaluated, or when reclaim
+    /// began.
     upto: Address,
 }
 

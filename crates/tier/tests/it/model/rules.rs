@@ -5,7 +5,7 @@ use std::fmt;
 
 macro_rules! rules {
     ($($name:ident => $text:literal,)*) => {
-        /// A rule of the protocol. Without it, some schedule breaks a promise.
+        /// A rule of the protocol. Without it, some order of the steps breaks a promise.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Rule {
             $(#[doc = $text] $name,)*

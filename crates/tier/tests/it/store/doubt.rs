@@ -1,5 +1,5 @@
-//! Segments that were freed, cut or lost before a loss is accepted. Their items must not come back,
-//! and a log without a loss must not be refused.
+//! Starts that accept a loss (`Settings::accept_loss`) after segments were freed, cut off or lost.
+//! The items of these segments must not come back. A log that has lost nothing must not be refused.
 
 use std::time::Duration;
 

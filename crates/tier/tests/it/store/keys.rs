@@ -1,5 +1,5 @@
-//! Keys that the catalog cannot distinguish: both keys of a pair have the same tag in the same
-//! table.
+//! Keys that the catalog cannot distinguish: both keys of a pair have the same partition and the
+//! same tag.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! Threads change a store on a disk that may lose power at any time. After each start every key
-//! must have the last acknowledged change, or a later change that was in flight. After a clean stop
-//! it must have the last recorded change.
+//! must have the last acknowledged change, or a later change that was not acknowledged before the
+//! power loss. After a clean stop it must have the last recorded change.
 //!
 //! A seed is a complete run: `LARDER_SEED=17` runs only this seed, `LARDER_SEEDS=1000` runs that
 //! many.
