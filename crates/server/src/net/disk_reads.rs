@@ -1,4 +1,5 @@
-//! Disk reads that a worker does not wait for. A worker without a ring passes them to threads.
+//! Disk reads that a worker does not wait for. A worker with io_uring (a ring) submits them to the
+//! kernel. A worker without a ring passes them to threads.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -20,7 +21,7 @@ pub(crate) struct DiskQuery<T> {
 }
 
 impl<T> DiskQuery<T> {
-    /// Replaces the read with the result of `change`.
+    /// Returns the same query with the result of `change` in place of the read.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> DiskQuery<U> {
         DiskQuery { turn: self.turn, lookup: self.lookup, of: change(self.of) }
     }

@@ -1,4 +1,5 @@
-//! The buffers into which the kernel receives. Some of them are lent to connections.
+//! The buffers of a ring into which the kernel receives. A connection that executes received bytes
+//! borrows their buffer and returns it afterwards.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
