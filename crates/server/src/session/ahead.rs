@@ -17,8 +17,8 @@ impl Session {
         self.ahead(input).map(|(key, _)| key)
     }
 
-    /// Same as [`Self::keys_ahead`], but also returns how each command depends on the item of its
-    /// key.
+    /// Same as [`Self::keys_ahead`], but also returns for which purpose each command needs the item
+    /// of its key: to read it, to replace it, or to make a change that depends on it.
     pub(super) fn ahead<'a>(
         &self,
         input: &'a [u8],

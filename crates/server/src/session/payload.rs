@@ -36,7 +36,7 @@ struct Head {
 }
 
 impl Payload {
-    /// Starts the payload of a store that can be executed, according to the checks so far.
+    /// Starts the payload of a store that [`Executor::refusal`] has not refused.
     pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
         let head = Head::of(store);
         let state = if !executor.takes_in_parts(store) {
