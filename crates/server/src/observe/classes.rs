@@ -24,7 +24,7 @@ pub(crate) struct SizeClass {
     pub(crate) chunks_per_page: u32,
 }
 
-/// The properties that determine an item's size.
+/// The properties of an item that determine its size in a memcached server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemSize {
     pub(crate) key_bytes: usize,
