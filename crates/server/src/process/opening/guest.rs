@@ -1,4 +1,4 @@
-//! A connection while the cache opens.
+//! A guest: a connection that is served while the cache opens, before it belongs to a worker.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -97,8 +97,8 @@ impl Guest {
                     self.closes = true;
                 }
                 Step::NeedMore if peeked == 0 => return Ok(Awaits::Input),
-                // The socket stays readable, so the connection checks an incomplete line again a
-                // little later.
+                // The peeked bytes keep the socket readable, so readiness does not show when the
+                // rest of the line arrives. The connection checks again a little later.
                 Step::NeedMore => return Ok(Awaits::Until(now + PART_PAUSE)),
                 Step::Wait => {
                     let until = *self.waits_until.get_or_insert(now + patience);
