@@ -1,4 +1,4 @@
-//! Requests to stop.
+//! Requests to stop the server, by a signal or by a client's `shutdown`.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

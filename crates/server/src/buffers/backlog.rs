@@ -1,4 +1,5 @@
-//! Bytes that wait: input with an incomplete command, and TLS records that a socket did not accept.
+//! Backlogs, which are queues of bytes: a connection's unconsumed input, for example an incomplete
+//! command, and its TLS records that the socket did not accept.
 
 /// A byte queue. It owns no memory while it is empty.
 #[derive(Debug, Default)]

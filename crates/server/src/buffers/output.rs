@@ -8,7 +8,8 @@ use larder::Piece;
 pub struct Output {
     /// The bytes of the output without the pieces.
     pub(crate) bytes: Vec<u8>,
-    /// Boxed: most outputs have no pieces, and outputs are moved often.
+    /// Boxed because most outputs have no pieces, and a box keeps the outputs small, which are
+    /// moved often.
     pieces: Option<Box<Pieces>>,
     sent_bytes: usize,
 }

@@ -1,4 +1,4 @@
-//! The directory of `--tier-path`, which keeps items on disk.
+//! The directory of `--tier-path`, which keeps items on disk in a log.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Logs the faults of a disk, each of them once, or at most once a minute.
+//! Logs the faults of a disk: its failure once, damaged segments when their number grows, and
+//! unreadable items at most once a minute.
 
 use std::time::{Duration, Instant};
 

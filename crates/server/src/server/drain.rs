@@ -16,7 +16,8 @@ pub(crate) struct Drain {
 pub(crate) enum DrainState {
     /// No drain is in progress.
     Serving,
-    /// The server is not ready. It still has connections, or still serves as usual.
+    /// A drain is in progress: the server reports that it is not ready, but still has connections
+    /// or is still in its grace period.
     Draining,
     /// The server has closed all connections.
     Drained,

@@ -82,7 +82,7 @@ pub(crate) fn prepare(
         return Ok(UnopenedCache::Directory(Box::new(directory)));
     }
     if let Some(path) = &options.memory_file {
-        // The replaced server still has the file open.
+        // If a predecessor hands over, it still has the file open.
         let is_alone = takeover.is_none();
         return Ok(UnopenedCache::Whole(memory_file::open(builder, path, options, is_alone)?));
     }
@@ -123,7 +123,8 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     if options.huge_pages {
         match builder.clone().huge_pages(true).open() {
             Ok(cache) => return Ok(cache),
-            // Any other cause also fails below, and is reported there.
+            // If the cause is something other than huge pages, the next attempt also fails, and its
+            // error is reported.
             Err(_) => log::say(format_args!(
                 "larderd: option -L: the system has too few free huge pages, so the cache uses \
                  ordinary pages, which is slower but works; set aside at least {} of 2 MiB with \
