@@ -20,7 +20,7 @@ struct Pieces {
     first: Option<Piece>,
     others: Box<LargeValue>,
     left_bytes: u64,
-    /// Bytes sent since other requests took their turn.
+    /// Bytes sent since this request last let other requests take their turn.
     slice_bytes: usize,
     pace: Pace,
     /// The memory of the list of pieces.
