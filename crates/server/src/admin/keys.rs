@@ -36,6 +36,7 @@ use super::routes::{Site, as_json, recovering};
 struct KeysQuery {
     prefix: Vec<u8>,
     rows_max: usize,
+    /// The position in the cursor, or the beginning.
     place: Place,
 }
 

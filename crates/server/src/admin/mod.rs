@@ -83,6 +83,7 @@ struct Shared {
 #[derive(Debug)]
 struct AdminContext {
     server: Arc<Server>,
+    /// Wake the workers.
     workers: Vec<Arc<Waker>>,
     /// `None` without a disk tier.
     disk_threads: Option<DiskThreads>,

@@ -5,6 +5,7 @@
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     bytes: Vec<u8>,
+    /// How many bytes at the beginning of `bytes` have been used up.
     used_bytes: usize,
 }
 

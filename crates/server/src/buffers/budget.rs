@@ -17,6 +17,7 @@ use crate::buffers::output::OUTPUT_BYTES_HIGH;
 /// The memory that connections use beyond their allowance, and its limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// The bytes that all connections together hold beyond their allowances.
     held_bytes: AtomicU64,
     bytes_max: u64,
 }
@@ -38,6 +39,7 @@ pub(crate) struct Allotment {
 pub(crate) struct ConnectionBytes {
     input_bytes: usize,
     output_bytes: usize,
+    /// The bytes that the connection may hold without using the budget.
     allowance_bytes: usize,
 }
 

@@ -11,6 +11,7 @@ pub struct Output {
     /// Boxed because most outputs have no pieces, and a box keeps the outputs small, which are
     /// moved often.
     pieces: Option<Box<Pieces>>,
+    /// How many bytes of the output have been sent, including the pieces.
     sent_bytes: usize,
 }
 
@@ -19,6 +20,7 @@ struct Pieces {
     /// Each piece with its position: the offset in `bytes` before which it is sent. In ascending
     /// order.
     places: Vec<(usize, Piece)>,
+    /// The total length of the pieces.
     bytes: usize,
     /// The total length of the pieces that had to be copied.
     copied_bytes: usize,

@@ -33,7 +33,9 @@ pub(crate) struct Datagrams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     request: [u8; 2],
+    /// The number of the datagram within its message, counted from 0.
     sequence: u16,
+    /// How many datagrams the message has.
     count: u16,
 }
 
@@ -216,6 +218,7 @@ struct Limits {
 
 /// The progress of a request.
 struct RequestProgress {
+    /// How many bytes of the request have been executed.
     consumed: usize,
     turns: usize,
     next: Next,

@@ -17,6 +17,7 @@ pub(crate) struct DiskQuery<T> {
     pub(crate) turn: usize,
     /// The number of the lookup within that turn.
     pub(crate) lookup: usize,
+    /// The read, or its result.
     pub(crate) of: T,
 }
 

@@ -12,6 +12,7 @@ pub(crate) struct Classes {
     classes: Vec<SizeClass>,
     /// The class numbers of small items, by size in steps of 8 bytes. Read for every command.
     small: Vec<u8>,
+    /// True if items carry cas tokens, which occupy memory in memcached.
     cas: bool,
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct Readers {
     line: Vec<u8>,
 }
 
+/// The users who may be local readers, as set by `--local-readers`.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     User(u32),

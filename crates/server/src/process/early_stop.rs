@@ -30,6 +30,7 @@ pub(crate) struct EarlyStop {
 
 #[derive(Debug)]
 struct Shared {
+    /// `STARTING`, `PASSED`, `ENDING` or `OVER`.
     stage: AtomicU8,
     waker: Waker,
 }
@@ -117,7 +118,11 @@ fn end(leftovers: &Leftovers) -> ! {
     overdue::exit(0)
 }
 
+/// A signal to stop ends the process immediately.
 const STARTING: u8 = 0;
+/// The main thread handles signals, because the stop must be orderly.
 const PASSED: u8 = 1;
+/// A signal has arrived, and the process is about to end.
 const ENDING: u8 = 2;
+/// The thread of this module must end.
 const OVER: u8 = 3;

@@ -22,6 +22,7 @@ use crate::log;
 #[derive(Debug)]
 pub(crate) struct PreparedPidfile {
     path: PathBuf,
+    /// The temporary path of the file.
     unfinished: PathBuf,
 }
 

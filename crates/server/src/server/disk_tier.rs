@@ -50,6 +50,7 @@ impl Default for Observer {
 pub(crate) struct UnopenedDirectory {
     cache: larder::Prepared,
     path: PathBuf,
+    /// True with `--tier-accept-loss`: damage in the log does not prevent the start.
     accepts_loss: bool,
 }
 

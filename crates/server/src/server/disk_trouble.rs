@@ -11,7 +11,9 @@ use crate::words::CountedNoun;
 /// The faults that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct DiskTrouble {
+    /// True if the failure of the disk was logged.
     has_failed: bool,
+    /// When the statistics were last checked.
     looked: Option<Instant>,
     /// Number of damaged segments that reclaim has found.
     damaged: u64,

@@ -41,6 +41,7 @@ struct Lease {
     /// A hash of the key that clients cannot compute.
     key: u64,
     token: u64,
+    /// The second at which the lease expires.
     ends: Second,
 }
 

@@ -1,5 +1,5 @@
-//! Opens the cache: the cache of the server that this process replaces, the cache in the memory
-//! file or in a directory, or an empty one.
+//! Opens the cache: the cache of the predecessor, which is the server that this process replaces,
+//! the cache in the memory file or in a directory, or an empty one.
 
 use larder::{Builder, Cache, Clock, Inheritance, OpenError};
 use larder_options::Options;

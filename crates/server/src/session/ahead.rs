@@ -1,4 +1,5 @@
-//! Looks ahead at commands in the input that will be executed later.
+//! Looks ahead at commands in the input that will be executed later. A worker prefetches the memory
+//! for their keys, and looks several keys up on the disk together.
 
 use larder::DiskNeed;
 use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};

@@ -118,7 +118,9 @@ pub(super) fn words<'a>(
 
 /// One step of a session: how many bytes it consumed, and whether another step can follow.
 pub(super) enum Step {
+    /// Another step can follow. The step has consumed this many bytes.
     GoOn(usize),
+    /// The batch ends. The step has consumed this many bytes, and the caller must do this next.
     Stop(usize, Next),
 }
 

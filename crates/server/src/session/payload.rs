@@ -8,6 +8,7 @@ use crate::session::execute::{Call, Executor, ready};
 /// A payload that is incomplete so far.
 #[derive(Debug)]
 pub(crate) struct Payload {
+    /// How many bytes of the payload have not arrived yet.
     left_bytes: u64,
     frame: OwnedFrame,
     state: State,

@@ -21,8 +21,11 @@ use crate::server::Server;
 /// The requested statistics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ItemStatistics {
+    /// `stats items`.
     Items,
+    /// `stats slabs`.
     Slabs,
+    /// `stats sizes`.
     Sizes,
 }
 
@@ -58,8 +61,11 @@ enum What {
 struct Keys {
     class: u8,
     listing: Listing,
+    /// How many more items the response may show.
     items_left: u32,
+    /// How many more items may be visited.
     looks_left: usize,
+    /// How many more bytes the response may have.
     bytes_left: usize,
 }
 

@@ -42,6 +42,7 @@ struct Limiter {
     /// The start of the period; `None` before the first line.
     began_us: Option<i64>,
     lines: u32,
+    /// The number of lines that were suppressed since the last written line.
     suppressed: u64,
 }
 

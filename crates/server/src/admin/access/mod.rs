@@ -1,4 +1,5 @@
-//! Access control: roles, tokens, and the checks against foreign web pages.
+//! Access control: roles, each of which permits more than the previous one (probe, read, full),
+//! tokens, and the checks against foreign web pages.
 
 pub(super) mod journal;
 pub(crate) mod tokens;

@@ -18,7 +18,9 @@ use super::pace::Pace;
 #[derive(Debug)]
 struct Pieces {
     first: Option<Piece>,
+    /// The pieces that have not been requested yet.
     others: Box<LargeValue>,
+    /// How many bytes of the value have not been passed on yet.
     left_bytes: u64,
     /// Bytes sent since this request last let other requests take their turn.
     slice_bytes: usize,

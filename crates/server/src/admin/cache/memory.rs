@@ -16,6 +16,7 @@ pub(in crate::admin) struct Memory(Arc<Semaphore>);
 /// The memory of one request. Dropping the lease releases it.
 #[derive(Debug)]
 pub(in crate::admin) struct Lease {
+    /// The bytes that are free, one permit for each.
     free: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
 }

@@ -40,6 +40,7 @@ use targets::Targets;
 /// protected, a new connection waits.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
+    /// The number of the next connection.
     next_number: AtomicU64,
     members: Mutex<HashMap<u64, Member>>,
 }

@@ -94,6 +94,7 @@ struct Framing {
     part: Part,
     /// The beginning of the line, in lower case.
     line: Vec<u8>,
+    /// The length of the body according to the headers so far.
     content_bytes: u64,
     is_chunked: bool,
 }
@@ -105,10 +106,13 @@ enum Part {
     Header,
     /// This many bytes follow.
     Body(u64),
+    /// The line with the length of a chunk.
     ChunkSize,
     /// This many bytes follow, then the end of a line.
     Chunk(u64),
+    /// The line end after a chunk.
     ChunkEnd,
+    /// The lines after the last chunk.
     Trailer,
 }
 

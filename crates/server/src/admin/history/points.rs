@@ -18,6 +18,7 @@ pub(super) struct Sample {
 #[derive(Debug, Default)]
 pub(super) struct Points {
     points: VecDeque<Point>,
+    /// The sample of the newest point, from which the next rates are computed.
     last: Option<Sample>,
     /// When the first sample was taken.
     began_us: i64,

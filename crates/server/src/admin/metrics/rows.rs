@@ -22,7 +22,9 @@ pub(super) type NamedRows = HashMap<String, String>;
 pub(super) struct Rows {
     /// `stats`, and the last lines of `stats slabs`.
     pub(super) general: NamedRows,
+    /// `stats settings`.
     pub(super) settings: NamedRows,
+    /// `stats larder`.
     pub(super) larder: NamedRows,
     /// `stats items` and `stats slabs`, by size class.
     pub(super) items: BTreeMap<u8, NamedRows>,

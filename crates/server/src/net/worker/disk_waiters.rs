@@ -48,9 +48,11 @@ pub(super) struct DiskWaiters {
 #[derive(Debug)]
 struct AskingTurn {
     turn: PendingTurn,
+    /// The lookups of the turn, one for each key.
     lookups: Vec<DiskLookup>,
     /// The results of the reads for a list of items. A turn has either these or lookups.
     listed: Vec<Option<DiskPages>>,
+    /// How many reads have not completed yet.
     under_way: usize,
 }
 
@@ -59,6 +61,7 @@ struct AskingTurn {
 pub(super) struct Answers {
     /// True if the turn has already waited for the disk, and now continues.
     goes_on: bool,
+    /// The completed lookups, one for each key.
     lookups: Vec<DiskLookup>,
     /// The results of the reads for a list of items.
     listed: Vec<DiskPages>,

@@ -35,7 +35,9 @@ pub(super) struct Stopwatch {
 /// them.
 #[derive(Debug)]
 struct Choice {
+    /// How many batches remain until the next choice.
     left: usize,
+    /// The value of `left` at which a batch is timed.
     chosen: usize,
     random: Rng,
 }

@@ -30,6 +30,7 @@ pub(crate) struct Census {
     /// The cache's second in which the census was taken.
     second: Second,
     taken_us: i64,
+    /// True if one slice counted all items.
     is_small: bool,
 }
 
@@ -67,10 +68,13 @@ struct Shared {
 struct Walk {
     classes: Vec<StoredItems>,
     sizes: BTreeMap<u64, u64>,
+    /// The time of the last slice, on the monotonic clock.
     stepped_us: i64,
+    /// The number of slices so far.
     slices: u32,
     /// The number of groups in the index at the start of the walk.
     groups: u64,
+    /// The group of the index that the next slice visits first.
     next_group: u64,
     groups_seen: u64,
     items_seen: u64,

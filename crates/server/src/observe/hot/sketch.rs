@@ -44,6 +44,8 @@ pub(super) struct Count([Tally; Order::ALL.len()]);
 /// A count in one order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
+    /// The commands or bytes that the key's samples stand for. Never too low, and too high by at
+    /// most `error`.
     pub(super) weight: f64,
     /// The part of `weight` that may belong to other keys.
     pub(super) error: f64,

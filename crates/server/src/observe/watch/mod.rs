@@ -1,4 +1,4 @@
-//! `watch`: connections that receive a log of events.
+//! `watch`: watchers, which are connections that receive a log of events.
 //!
 //! ```text
 //! worker ── its ring ──┐

@@ -36,6 +36,7 @@ struct Ring {
 struct Entry {
     number: u64,
     topics: Topics,
+    /// The position of the line in the bytes of its ring.
     at: Range<usize>,
 }
 

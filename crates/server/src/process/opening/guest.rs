@@ -18,6 +18,7 @@ pub(super) struct Guest {
     protocol: Protocol,
     exchange: Exchange,
     out: Vec<u8>,
+    /// True if the connection ends once its output is sent.
     closes: bool,
     /// The time until which the next request waits for the cache.
     waits_until: Option<Instant>,

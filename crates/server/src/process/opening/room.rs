@@ -30,6 +30,7 @@ pub(crate) struct Opening {
     shared: Arc<Shared>,
 }
 
+/// The state that the opening process shares with the thread.
 struct Shared {
     waker: Waker,
     /// Set when the cache is open.
@@ -112,6 +113,7 @@ struct Room {
     patience: Duration,
     progress: Progress,
     supervisor: Supervisor,
+    /// When the opening began.
     begun: Instant,
 }
 

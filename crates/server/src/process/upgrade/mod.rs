@@ -75,7 +75,9 @@ pub(crate) enum Turn {
 struct Successor {
     process: Child,
     channel: Channel,
+    /// Started together with the process.
     since: Stopwatch,
+    /// True if the process must not be killed any more, because it serves or is about to.
     serves: bool,
 }
 

@@ -35,6 +35,7 @@ enum Attempt {
     Item,
     /// The item's metadata. The value follows in pieces, of which this is the first.
     Beginning(Piece, Box<LargeValue>),
+    /// Nothing: the fetch is a miss.
     Nothing,
     /// Nothing: the disk did not return the item.
     Failed(StoreError),

@@ -114,6 +114,7 @@ impl From<Response> for CommandResult {
 struct KeyRead<'a> {
     key: &'a [u8],
     with_cas: bool,
+    /// The counter of the item's size class that a hit increments.
     hits: ClassCounter,
 }
 
@@ -123,6 +124,7 @@ enum RenderedPart {
     Item,
     /// The item's header. The value follows in pieces, of which this is the first.
     Head(Piece, Box<LargeValue>),
+    /// Nothing: the read is a miss.
     Nothing,
     /// The disk did not return the item.
     Failed(StoreError),
