@@ -1,5 +1,5 @@
-//! The lifetime of a server from start to end. The server starts alone, or as the successor of a
-//! running one, its predecessor.
+//! The lifetime of a server from start to end. A server may start as the successor of a running
+//! one, its predecessor.
 
 use std::cell::Cell;
 use std::io::{self, Write};

@@ -67,7 +67,8 @@ impl UnopenedDirectory {
         observer: Observer,
     ) -> Result<Self, DiskTierError> {
         let builder = builder.tier(settings(tier, observer));
-        // Room to grow costs only address space, but it does not work with locked memory.
+        // Reserves address space, so that the memory limit can be raised later. That costs no
+        // memory, except if memory is locked: the system would then commit all of it.
         let builder = match options.lock_memory {
             true => builder,
             false => builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX),

@@ -133,8 +133,9 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
             )),
         }
     }
-    // Room to grow costs only address space, but it does not work with locked memory or limited
-    // address space.
+    // Reserves address space, so that the memory limit can be raised later. That costs no memory,
+    // except if memory is locked: the system would then commit all of it. If the address space of
+    // the process is limited, the cache opens without this reserve.
     if !options.lock_memory {
         let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
         if let Ok(cache) = growing.open() {
