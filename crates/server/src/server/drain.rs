@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// The state of a drain. An operator begins and undoes it; the workers react to it.
+/// The state of a drain. An operator begins and undoes it, and an upgrade begins it. The workers
+/// react to it.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     /// The monotonic time in microseconds from which connections are closed; 0 during normal

@@ -1,5 +1,6 @@
-//! Draining: an operator takes the server out of service. Its connections are closed between
-//! requests while the listener continues to accept.
+//! Draining: an operator takes the server out of service, or a successor has taken over. The
+//! connections are closed between requests. The listener of a server out of service continues to
+//! accept.
 //!
 //! A request that has begun to arrive is either executed and answered, or not executed at all. A
 //! connection between requests is sent the end of its output, and closed when the peer closes its

@@ -383,7 +383,7 @@ impl Worker {
         let was_queued = connection.is_queued();
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
             Begun::Over(outcome) => self.conclude(token, outcome),
-            // Other work of the same wake is handled after the lines.
+            // When the earlier turn ends, the connection is queued for this input.
             Begun::Earlier => {}
             Begun::Ready(input) => {
                 // With a ring, the input has already been received.

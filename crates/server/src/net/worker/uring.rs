@@ -168,8 +168,8 @@ impl Worker {
         }
     }
 
-    /// Starts receives for the connections that have waited longest for a buffer, one for each free
-    /// buffer.
+    /// Starts receives for the connections that have waited longest for a buffer, at most as many
+    /// as the ring has buffers.
     pub(super) fn receive_for_starved(&mut self) {
         for _ in 0..BUFFERS {
             let Some(token) = self.starved.pop_front() else { break };
