@@ -1,4 +1,5 @@
-//! The time. No other file reads the system's clock.
+//! The cache's clock. No other file of this crate reads the second that decides whether an item has
+//! expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};

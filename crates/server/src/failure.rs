@@ -27,9 +27,9 @@ pub(crate) const EXIT_NO_USER: u8 = 67;
 /// EX_OSERR: the system refused a request.
 pub(crate) const EXIT_OS: u8 = 71;
 
-/// Aborts the process if a thread that executes commands panics. The thread may have left a group
-/// of the cache locked, and its clients would wait forever. The service manager starts a new
-/// process.
+/// Aborts the process if a thread that executes commands panics. The thread may have left a part of
+/// the index locked, and clients whose keys are in this part would wait forever. After the abort
+/// the service manager starts a new process.
 pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

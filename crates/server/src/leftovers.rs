@@ -1,4 +1,4 @@
-//! The files to remove if the start fails.
+//! The leftovers of a start: files that it has created, and that must be removed if it fails.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

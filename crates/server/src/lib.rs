@@ -6,8 +6,9 @@
 //!
 //! A single listener thread accepts connections and distributes them over the workers in turn. Each
 //! worker is a thread with its own io_uring or epoll instance. One worker serves a request from
-//! start to end. A session parses bytes into commands and renders responses into bytes. It performs
-//! no I/O.
+//! start to end. It serves its connections in turns: a *turn* is the work that it does for one
+//! connection before it serves the next. A *session* is the protocol state of a connection. It
+//! parses bytes into commands and renders responses into bytes, and performs no I/O.
 //!
 //! **System calls**: with io_uring a worker makes one system call for each turn of its loop,
 //! regardless of how much it receives and sends. The kernel receives into buffers that the worker

@@ -15,8 +15,9 @@ pub(crate) struct Log {
     interest: AtomicU32,
 }
 
-/// The command events that are observed, in one integer. A turn that nothing observes checks only
-/// this integer.
+/// The events that observers of commands have asked for: the log with `-vv`, the prefix counters
+/// and `watch` clients. All are in one integer, so that a turn without observers only checks this
+/// integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
 

@@ -1,4 +1,4 @@
-//! Requests to stop.
+//! Requests to stop the server, by a signal or by a client's `shutdown`.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -18,6 +18,7 @@ pub(crate) enum Manner {
 /// Holds the request to stop. The first request wins.
 #[derive(Debug)]
 pub(crate) struct Stop {
+    /// `RUN`, or the requested manner of the stop.
     wish: AtomicU8,
     waker: Waker,
 }

@@ -98,7 +98,8 @@ fn one_batch_in_sixteen_is_timed_and_every_turn_of_the_loop() -> Result<()> {
     for (command, batches) in [("get", 1600), ("set", 800), ("other", 480)] {
         let histogram = scene.histogram(REQUESTS, Some(command))?;
         let expected = batches / 16;
-        // A block of 16 may contain batches of two kinds.
+        // The server times one batch in each block of 16. A block may contain batches of two kinds,
+        // so the count of a kind is not exact.
         ensure!(
             histogram.count.abs_diff(expected) <= 2,
             "{command}: {} of {batches} batches are timed, not about {expected}",

@@ -1,5 +1,5 @@
-//! Runs commands of the admin listener: on its own thread, or, with a disk tier, on threads that
-//! may wait for the disk.
+//! Runs commands for the admin listener: on the listener's thread, or, with a disk tier, on threads
+//! that may wait for the disk, so that a disk that hangs does not stop the listener.
 
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! `/api/v1/keys`: lists keys, one page at a time.
 //!
-//! A page examines a limited part of the index, so it may have fewer rows than requested, or none,
-//! and a cursor nevertheless. The cursor is a position in an index: a number, and the last key
-//! shown from there. As with any such walk, every item that exists from the first page to the last
-//! is shown at least once, while other clients store and the index grows. An item may be shown
-//! twice in that case.
+//! A page examines a limited part of the index. So it may have fewer rows than requested, or none,
+//! although more pages follow. If more follow, it has a cursor, with which the client requests the
+//! next page. The cursor is a position in an index: a number, and the last key that was shown at
+//! this position. Every item that exists from the first page to the last is shown at least once,
+//! even if other clients store items and the index grows in the meantime. If it grows, an item may
+//! be shown twice.
 //!
 //! The pages of a cache with a disk tier continue with the index of the disk after memory. The
 //! pages of a store begin with it, because it contains all items. The server keeps no state between
@@ -35,6 +36,7 @@ use super::routes::{Site, as_json, recovering};
 struct KeysQuery {
     prefix: Vec<u8>,
     rows_max: usize,
+    /// The position in the cursor, or the beginning.
     place: Place,
 }
 
@@ -44,8 +46,9 @@ struct Place {
     index: Index,
     /// The number of a group in memory, or a position in the index of the disk.
     number: u64,
-    /// The last key that was shown from there; empty for none. The keys of a group, or of a slice
-    /// of the disk's index, are shown in the order of their bytes.
+    /// The last key that was shown at this position; empty if none was shown. The keys of one
+    /// position, which is a group or a slice of the disk's index, are shown in the order of their
+    /// bytes.
     after: Vec<u8>,
 }
 

@@ -1,8 +1,9 @@
 //! The admin listener: health, readiness, metrics and items over HTTP.
 //!
 //! It runs on one thread of low priority with a separate runtime, so that its requests never take
-//! the time of a worker. It starts before the cache is opened, because a server that recovers its
-//! cache is healthy, and ends after the workers.
+//! the time of a worker, which is a thread that serves the cache's clients. It starts before the
+//! cache is opened, because a server that recovers its cache must already report that it is
+//! healthy, and ends after the workers.
 
 pub(crate) mod access;
 mod cache;
@@ -53,7 +54,8 @@ use sockets::AdminSocket;
 #[derive(Debug)]
 pub(crate) struct Http {
     sockets: Vec<AdminSocket>,
-    /// The role that every program of this machine has over TCP anyway.
+    /// The role that corresponds to what every program of this machine may do through the cache's
+    /// TCP sockets.
     on_wire: Role,
     /// The certificates of `-Z`, for the encrypted sockets.
     certificates: Option<Arc<Certificates>>,
@@ -81,14 +83,15 @@ struct Shared {
 #[derive(Debug)]
 struct AdminContext {
     server: Arc<Server>,
+    /// Wake the workers.
     workers: Vec<Arc<Waker>>,
     /// `None` without a disk tier.
     disk_threads: Option<DiskThreads>,
 }
 
 impl Http {
-    /// Creates the listener of these sockets, which does not respond before [`Self::start`]. Warns
-    /// of tokens that are at risk.
+    /// Creates the listener of these sockets, which does not respond before [`Self::start`]. Logs a
+    /// warning if tokens would be sent over a network in plain text.
     pub(crate) fn new(
         sockets: Vec<AdminSocket>,
         tokens: Option<Tokens>,
@@ -149,8 +152,8 @@ impl Http {
             run(&runtime, shared, listeners, is_over);
         };
         self.thread = Some(thread::Builder::new().name("admin".to_owned()).spawn(run)?);
-        // Until then the thread makes system calls that the process may be forbidden to make
-        // afterwards.
+        // Waits until the thread has started, because it makes system calls for its start that the
+        // process may be forbidden to make afterwards.
         let _ = has_started.recv();
         Ok(())
     }

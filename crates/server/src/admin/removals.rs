@@ -1,4 +1,5 @@
-//! `/api/v1/delete-prefix`: starts a removal by prefix, shows its progress and cancels it.
+//! `/api/v1/delete-prefix`: starts a removal of all items whose keys begin with a prefix, shows its
+//! progress and cancels it.
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;

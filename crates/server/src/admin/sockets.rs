@@ -55,8 +55,8 @@ impl AdminSocket {
 
 /// Returns the role that every program of this machine already has through the cache's TCP sockets,
 /// without a password and without a client certificate. If the options forbid both clearing and
-/// dumping the cache, this role can only read: programs must not be able to stop the service for
-/// others through the admin listener either.
+/// dumping the cache, this role can only read: these options keep a program from disturbing the
+/// service for others, and the admin listener must not be a way around them.
 pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
     let asks_nothing = |socket: &Socket| {
         socket.transport == Transport::Tcp
@@ -191,7 +191,8 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let address = SockAddr::unix(path)?;
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        // The connection may also have to wait if a process listens.
+        // If a process listens but its queue of connections is full, the attempt would have to
+        // wait, which also shows that the socket is not stale.
         let probe = socket2::Socket::new(Domain::UNIX, kind, None)?.connect(&address);
         if !probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             return Err(io::ErrorKind::AddrInUse.into());

@@ -1,9 +1,11 @@
-//! Bytes that wait: input with an incomplete command, and TLS records that a socket did not accept.
+//! Backlogs, which are queues of bytes: a connection's unconsumed input, for example an incomplete
+//! command, and its TLS records that the socket did not accept.
 
 /// A byte queue. It owns no memory while it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     bytes: Vec<u8>,
+    /// How many bytes at the beginning of `bytes` have been used up.
     used_bytes: usize,
 }
 

@@ -1,11 +1,12 @@
 //! The memory budget for the buffers of all connections, and the limits of one connection while
 //! memory is short.
 //!
-//! A connection is not closed because others hold much memory. Instead every connection renders
-//! less before it waits for its socket, and receives less at a time. Once half of the budget is in
-//! use, the [`Allotment`] shrinks from 64 KiB of output and of input towards the allowance of every
+//! While memory is short, no connection is closed at first. Instead every connection renders less
+//! before it waits for its socket, and receives less at a time. Once half of the budget is in use,
+//! the [`Allotment`] shrinks from 64 KiB of output and of input towards the allowance of every
 //! connection (`ALLOWANCE_BYTES`). So all connections together hold at most the budget plus the
-//! allowance of each. Only a single contiguous value longer than the allowance can exceed that.
+//! allowance of each. Only values in one piece that are longer than the allowance can exceed that.
+//! A worker then closes a connection.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,6 +17,7 @@ use crate::buffers::output::OUTPUT_BYTES_HIGH;
 /// The memory that connections use beyond their allowance, and its limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// The bytes that all connections together hold beyond their allowances.
     held_bytes: AtomicU64,
     bytes_max: u64,
 }
@@ -26,7 +28,8 @@ pub(crate) struct Allotment {
     /// Output length in bytes at which a session waits for the socket.
     pub(crate) output_bytes_max: usize,
     /// True if memory is short. The worker then receives input in small parts, starts an item only
-    /// if it fits the rest of the output, and moves waiting output to memory of its exact length.
+    /// if the item fits into the rest of the output, and moves waiting output to memory of its
+    /// exact length.
     pub(crate) is_tight: bool,
 }
 
@@ -36,6 +39,7 @@ pub(crate) struct Allotment {
 pub(crate) struct ConnectionBytes {
     input_bytes: usize,
     output_bytes: usize,
+    /// The bytes that the connection may hold without using the budget.
     allowance_bytes: usize,
 }
 
@@ -56,8 +60,9 @@ impl Budget {
         self.tight_allotment(used_bytes)
     }
 
-    /// The output limit shrinks from the high mark at half of the budget to the low mark at three
-    /// quarters. The last quarter is a reserve for output that is being rendered.
+    /// The output limit shrinks from `OUTPUT_BYTES_HIGH` when half of the budget is in use to
+    /// `OUTPUT_BYTES_LOW` when three quarters are. The last quarter is a reserve for output that is
+    /// being rendered.
     #[cold]
     fn tight_allotment(&self, used_bytes: u64) -> Allotment {
         let (half, quarter) = (self.bytes_max / 2, (self.bytes_max / 4).max(1));

@@ -8,8 +8,10 @@ use larder::Piece;
 pub struct Output {
     /// The bytes of the output without the pieces.
     pub(crate) bytes: Vec<u8>,
-    /// Boxed: most outputs have no pieces, and outputs are moved often.
+    /// Boxed because most outputs have no pieces, and a box keeps the outputs small, which are
+    /// moved often.
     pieces: Option<Box<Pieces>>,
+    /// How many bytes of the output have been sent, including the pieces.
     sent_bytes: usize,
 }
 
@@ -18,6 +20,7 @@ struct Pieces {
     /// Each piece with its position: the offset in `bytes` before which it is sent. In ascending
     /// order.
     places: Vec<(usize, Piece)>,
+    /// The total length of the pieces.
     bytes: usize,
     /// The total length of the pieces that had to be copied.
     copied_bytes: usize,

@@ -7,11 +7,14 @@ use crate::net::token::Token;
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     places: Vec<Place>,
+    /// The numbers of the slots without a connection.
     free: Vec<u32>,
 }
 
+/// A slot for one connection at a time.
 #[derive(Debug, Default)]
 struct Place {
+    /// How many connections have used the slot before. It is a part of the token.
     generation: u32,
     connection: Option<Connection>,
 }

@@ -33,11 +33,13 @@ pub(crate) struct Datagrams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     request: [u8; 2],
+    /// The number of the datagram within its message, counted from 0.
     sequence: u16,
+    /// How many datagrams the message has.
     count: u16,
 }
 
-/// The parts of a worker that serve requests, apart from the sockets.
+/// The parts of a worker that execute requests of datagrams.
 pub(crate) struct Site<'a> {
     pub(crate) executor: &'a Executor,
     /// How the operations of a worker wait for the disk.
@@ -104,9 +106,9 @@ impl Datagrams {
 }
 
 /// Responds to a datagram that came from `peer`, for a server without a disk tier. Passes the
-/// datagrams of the response to `pass_on`, until that returns false. Passes none if the datagram is
-/// not a request. `out` must be empty; it holds the response during the call. Returns the number of
-/// turns the request took beyond the first.
+/// datagrams of the response to `pass_on`, until `pass_on` returns false. Passes none if the
+/// datagram is not a request. `out` must be empty; it holds the response during the call. Returns
+/// the number of turns the request took beyond the first.
 pub fn reply(
     executor: &Executor,
     datagram: &[u8],
@@ -216,13 +218,14 @@ struct Limits {
 
 /// The progress of a request.
 struct RequestProgress {
+    /// How many bytes of the request have been executed.
     consumed: usize,
     turns: usize,
     next: Next,
 }
 
-/// Executes the commands of a request in at most `turns_max` turns, and until the response exceeds
-/// `bytes_max`.
+/// Executes the commands of a request. Stops after `turns_max` turns, or once the response is
+/// longer than `bytes_max`.
 fn converse(
     session: &mut Session,
     executor: &Executor,
@@ -251,7 +254,7 @@ fn converse(
     }
 }
 
-/// Passes the datagrams of a response to `pass_on`, until that returns false.
+/// Passes the datagrams of a response to `pass_on`, until `pass_on` returns false.
 fn send(head: Head, response: &[u8], mut pass_on: impl FnMut(&[u8]) -> bool) {
     let pieces = response.chunks(PAYLOAD_BYTES_MAX);
     let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
@@ -330,8 +333,9 @@ const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEAD_BYTES;
 /// Maximum length of a response to any peer.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// More commands than a request can contain, because the shortest command has four bytes. So only a
-/// command that takes up a turn by itself needs another turn.
+/// The limit of commands in a turn, which no request reaches: the shortest command has four bytes,
+/// and a datagram at most 64 KiB. So a request needs a second turn only after a command that ends
+/// its turn early, for example statistics.
 const COMMANDS_MAX: usize = 16 * 1024;
 
 /// How many single-turn requests are answered before connections take their turns again. A request

@@ -1,4 +1,5 @@
-//! Disk reads that a worker does not wait for. A worker without a ring passes them to threads.
+//! Disk reads that a worker does not wait for. A worker with io_uring (a ring) submits them to the
+//! kernel. A worker without a ring passes them to threads.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,11 +17,12 @@ pub(crate) struct DiskQuery<T> {
     pub(crate) turn: usize,
     /// The number of the lookup within that turn.
     pub(crate) lookup: usize,
+    /// The read, or its result.
     pub(crate) of: T,
 }
 
 impl<T> DiskQuery<T> {
-    /// Replaces the read with the result of `change`.
+    /// Returns the same query with the result of `change` in place of the read.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> DiskQuery<U> {
         DiskQuery { turn: self.turn, lookup: self.lookup, of: change(self.of) }
     }

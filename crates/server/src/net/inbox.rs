@@ -1,4 +1,5 @@
-//! Passes new connections from the listener to a worker, and the results of its disk reads.
+//! The inbox of a worker: other threads leave new connections and the results of disk reads in it,
+//! and wake the worker.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;

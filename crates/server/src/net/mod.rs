@@ -1,4 +1,6 @@
-//! Sockets: the listener that accepts connections, and the workers that serve them.
+//! Sockets: the listener, a thread that accepts connections, and the workers, the threads that
+//! serve them. A worker serves its connections in turns: in a turn it receives a connection's
+//! input, executes it, and sends the output, before it serves the next connection.
 
 pub(crate) mod connection;
 pub(crate) mod connections;

@@ -88,8 +88,10 @@ const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
 /// Initial capacity of an output.
 const OUTPUT_BYTES_MIN: usize = 4 * 1024;
 
-/// The memory of a larger output is freed. Small responses that a peer does not receive count with
-/// the capacity of their vectors, so this must stay close to every connection's allowance.
+/// The memory of a larger output is freed. The memory budget counts the capacity of a vector, not
+/// the length of the response in it. This must therefore stay close to the allowance that each
+/// connection has outside the budget; otherwise small responses that a peer does not receive would
+/// use up the budget.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// How many empty outputs are kept.

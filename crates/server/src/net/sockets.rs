@@ -184,8 +184,9 @@ pub(crate) fn configure_tcp(listening: &SockRef<'_>) -> io::Result<()> {
 
 /// How much of a connection's output the kernel buffers beyond what the peer can receive.
 ///
-/// The kernel's own limit is 4 MiB. A thousand peers that do not read would exhaust its memory for
-/// the connections of the whole machine. It then delays the end of a connection by up to 200 ms.
+/// Without this limit the kernel buffers up to 4 MiB for each connection. A thousand peers that do
+/// not read would then exhaust the memory that it has for the connections of the whole machine, and
+/// in that state it delays the end of a connection by up to 200 ms.
 pub(crate) const UNSENT_BYTES: u32 = 128 << 10;
 
 fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {

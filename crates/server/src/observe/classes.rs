@@ -12,6 +12,7 @@ pub(crate) struct Classes {
     classes: Vec<SizeClass>,
     /// The class numbers of small items, by size in steps of 8 bytes. Read for every command.
     small: Vec<u8>,
+    /// True if items carry cas tokens, which occupy memory in memcached.
     cas: bool,
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct SizeClass {
     pub(crate) chunks_per_page: u32,
 }
 
-/// The properties that determine an item's size.
+/// The properties of an item that determine its size in a memcached server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemSize {
     pub(crate) key_bytes: usize,

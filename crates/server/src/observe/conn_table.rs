@@ -14,9 +14,10 @@ use larder_item::Second;
 #[derive(Debug, Default)]
 pub(crate) struct ConnTable(Mutex<BTreeMap<Place, Arc<ConnStats>>>);
 
-/// The position of a socket in the list. The server's own sockets come first, as in memcached,
-/// where they have the lowest descriptors. In Larder, a start that reads a directory leaves lower
-/// descriptors free, which the first connections receive.
+/// The position of a socket in the list. The listening and UDP sockets come first. In memcached
+/// they do so because they have the lowest descriptors. In Larder that is not certain: a start that
+/// reads a directory closes files afterwards, and the first connections receive their lower
+/// descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     is_connection: bool,

@@ -1,8 +1,9 @@
 //! `lru_crawler metadump` and `mgdump`: list all items, a few at a time.
 //!
-//! A dump is a state of its session, not a command that runs until it is done. In each turn it
-//! appends as much as its connection may buffer, or visits as many items as the commands of a turn
-//! would. Other connections take their turns in between.
+//! A dump is a state of its session, not a command that runs until it is done. It continues in each
+//! turn of its connection, until it has appended as much as the connection may buffer, or has
+//! visited as many items as commands could look up keys in one turn. Other connections take their
+//! turns in between.
 
 use std::sync::Arc;
 

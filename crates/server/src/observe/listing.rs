@@ -1,5 +1,6 @@
-//! A walk over the items for a response that takes longer than a turn. It does not wait for the
-//! disk: its session stops, and its worker performs the reads that the walk needs.
+//! A walk over the items for a response that takes more than one turn of its connection, such as a
+//! dump. It does not wait for the disk: its session stops, and the worker that serves the
+//! connection performs the reads that the walk needs.
 
 use larder::{Cache, DiskPages, DiskRead, Dumped, Wait, Walk, WalkStep};
 

@@ -1,6 +1,5 @@
 //! Observation and maintenance: `watch`, prefix counters, dumps, the crawler, size classes and the
-//! connection table. These modules are parts of the server state, so none of them imports the
-//! server.
+//! connection table. The server state contains these modules, so none of them imports it.
 
 pub(crate) mod census;
 pub(crate) mod classes;

@@ -1,8 +1,8 @@
 //! `delete_prefix`: removes the items with a prefix, in slices on a separate thread.
 //!
-//! Only one removal runs at a time. So however many are requested, requests share the processors
-//! with at most one such thread. A removal ends with the process, and the successor does not
-//! continue it.
+//! Only one removal runs at a time. So however many removals clients request, at most one such
+//! thread takes processor time from the workers. A removal ends with the process. The process that
+//! replaces it in an upgrade does not continue the removal.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -65,7 +65,8 @@ pub(crate) enum State {
     Done,
     /// A client cancelled the removal, or the server stops.
     Cancelled,
-    /// A stopped process that shares the cache has held items for too long.
+    /// Another process that shares the cache, and that was stopped (for example by SIGSTOP), has
+    /// kept a group of the index locked for too long.
     Failed,
 }
 
@@ -98,7 +99,7 @@ impl Job {
         let mut progress = self.locked();
         let share = match state {
             State::Done => 1.0,
-            // The index may grow, but the share must not shrink.
+            // If the index grows, the visited fraction shrinks, but the reported share must not.
             _ => removal.progress().max(progress.share),
         };
         let time = self.began.elapsed();
@@ -197,8 +198,8 @@ impl PrefixRemovals {
                 Err(_) => State::Failed,
             };
             if state != State::Running {
-                // First, because a client that reads that this removal has ended may begin the next
-                // one.
+                // Before the new state is visible: a client that reads that this removal has ended
+                // may begin the next one immediately.
                 self.end();
             }
             job.note(&removal, state);
@@ -261,5 +262,6 @@ const END_MAX: Duration = Duration::from_secs(1);
 /// How many removals are remembered.
 const JOBS_MAX: usize = 16;
 
-/// How long a removal, counted from its beginning, retries when a group is stuck.
+/// How long after its beginning a removal still retries if another process keeps a group of the
+/// index locked.
 const PATIENCE: Duration = Duration::from_secs(60);

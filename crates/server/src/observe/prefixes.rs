@@ -10,6 +10,7 @@ use larder_protocol::text::dump::push_word;
 /// The counters. All workers share one lock: counting is optional and off by default.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
+    /// The byte that ends the prefix of a key.
     delimiter: u8,
     counts: Mutex<BTreeMap<Box<[u8]>, Counts>>,
 }

@@ -1,9 +1,10 @@
 //! Local readers: decides which processes may read the cache's memory directly, and sends them its
 //! descriptor.
 //!
-//! A reader receives a read-only descriptor of memory whose length is sealed. So it cannot truncate
-//! the memory, and it holds no lock that another process waits for. The memory's mode permits only
-//! this user to open it again for writing.
+//! A local reader is a process on this machine that reads items in the server's memory instead of
+//! sending requests. It receives a read-only descriptor of memory whose length is sealed. So it
+//! cannot truncate the memory, and it holds no lock that another process waits for. The memory's
+//! mode permits only the server's user to open it again for writing.
 
 use std::fs;
 use std::fs::File;
@@ -36,6 +37,7 @@ pub(crate) struct Readers {
     line: Vec<u8>,
 }
 
+/// The users who may be local readers, as set by `--local-readers`.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     User(u32),

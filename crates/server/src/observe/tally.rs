@@ -1,4 +1,4 @@
-//! Event counters by size class.
+//! Event counters by size class, the classes into which memcached would divide the items.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

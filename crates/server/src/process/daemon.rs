@@ -1,7 +1,8 @@
 //! Running in the background (`-d`).
 //!
-//! The process starts itself again in a new session, waits until the new process serves or fails,
-//! and exits. Forking would need one process less, but is unsafe once there are threads.
+//! The process starts its program again as a new process, waits until that process serves or fails,
+//! and exits. The new process leaves the terminal's session. A fork would not need to start the
+//! program a second time, but it is unsafe in a process that has threads.
 
 use std::env;
 use std::fs::File;
@@ -52,7 +53,8 @@ pub(crate) fn start() -> Result<(), Failure> {
     Err(Failure::new(exit_code, "option -d: the server did not start; its error is above"))
 }
 
-/// The background process, detached from its terminal except for standard input and output.
+/// The background process after it has left its terminal. Its standard input and output are still
+/// open.
 #[derive(Debug)]
 pub(crate) struct DetachedProcess {
     /// Opened early, because the process may later lose the permission to open files for writing.

@@ -4,8 +4,8 @@
 //! lost if the process simply ends, so a thread ends it. That changes when the server answers its
 //! first request, or when it changes the directory in such a way that only an orderly stop keeps
 //! the items. From then on ([`EarlyStop::pass`]) the main thread handles signals, and the stop is
-//! orderly. Until the cache is open, a disk that hangs may keep the main thread from doing so. In
-//! that case the stop is overdue.
+//! orderly. But until the cache is open, the main thread may wait for a disk that hangs. In that
+//! case the stop does not begin in time, and [`Overdue`] ends the process.
 
 use std::io;
 use std::sync::Arc;
@@ -30,13 +30,14 @@ pub(crate) struct EarlyStop {
 
 #[derive(Debug)]
 struct Shared {
+    /// `STARTING`, `PASSED`, `ENDING` or `OVER`.
     stage: AtomicU8,
     waker: Waker,
 }
 
 impl EarlyStop {
-    /// Begins to end the process when one of these signals requests a stop, and ends it now if one
-    /// already has. Removes the leftover files before the process ends.
+    /// From now on ends the process when one of these signals requests a stop. Ends it immediately
+    /// if one already has. Removes the leftover files before the process ends.
     ///
     /// # Errors
     /// Fails if no descriptors or threads are left.
@@ -50,7 +51,8 @@ impl EarlyStop {
         }
         let shared = Arc::new(Shared { stage: AtomicU8::new(STARTING), waker: Waker::new()? });
         let watched = Arc::clone(&shared);
-        // A disk that hangs may block this thread and the threads that it starts.
+        // A disk that hangs may block this thread and the threads that it starts, so another thread
+        // must receive the signals.
         Signals::leave_to_others()?;
         let watch = move || match Signals::accept_here() {
             Ok(()) => watched.run(signals, &leftovers, &overdue),
@@ -116,7 +118,11 @@ fn end(leftovers: &Leftovers) -> ! {
     overdue::exit(0)
 }
 
+/// A signal to stop ends the process immediately.
 const STARTING: u8 = 0;
+/// The main thread handles signals, because the stop must be orderly.
 const PASSED: u8 = 1;
+/// A signal has arrived, and the process is about to end.
 const ENDING: u8 = 2;
+/// The thread of this module must end.
 const OVER: u8 = 3;

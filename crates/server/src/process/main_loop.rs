@@ -63,8 +63,8 @@ impl<'a> MainLoop<'a> {
             match self.upgrade.turn(self.server, self.supervisor) {
                 Turn::None => {}
                 Turn::Retire => {
-                    // First, because it would report that this server is retired although the
-                    // successor is ready.
+                    // First, because the admin listener would otherwise report this server as not
+                    // ready, although the successor is ready.
                     self.http.stop();
                     self.listener.retire();
                 }

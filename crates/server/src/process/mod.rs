@@ -1,4 +1,5 @@
 //! The process: start and stop, privileges, limits, signals, the service manager and the upgrade.
+//! In an upgrade a new process, the *successor*, replaces a running one, its *predecessor*.
 
 pub(crate) mod daemon;
 pub(crate) mod early_stop;

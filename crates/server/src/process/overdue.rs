@@ -1,4 +1,5 @@
-//! Ends the process if a stop takes too long, so that a disk that hangs cannot keep it alive.
+//! Ends the process if a stop is overdue, which means that it takes longer than the wait for the
+//! disk permits. Otherwise a disk that hangs could keep the process alive.
 
 use std::fs;
 use std::io;
@@ -50,15 +51,16 @@ impl Overdue {
         Ok(Self(Some(shared)))
     }
 
-    /// Sets the cache whose losses are reported.
+    /// Sets the cache. If the stop is overdue, the log reports how many of its changes are not on
+    /// the disk.
     pub(crate) fn note_open(&self, cache: &Cache) {
         if let Some(shared) = &self.0 {
             shared.state().cache = Some(cache.clone());
         }
     }
 
-    /// Records that a stop begins, unless one has already begun. It may take `more` time than
-    /// usual.
+    /// Records that a stop begins, unless one has already begun. The stop may take longer than
+    /// usual by `more`.
     pub(crate) fn begin(&self, more: Duration) {
         let Some(shared) = &self.0 else { return };
         shared.state().deadline.get_or_insert_with(|| Instant::now() + shared.limit + more);

@@ -17,10 +17,12 @@ use crate::log;
 /// unless it was published.
 ///
 /// The file is written before the cache is opened. If the process found out only afterwards that it
-/// cannot write the file, its end would leave a disk tier in the same state as a crash.
+/// cannot write the file, it would have to end with an open disk tier, whose directory would then
+/// look like after a crash.
 #[derive(Debug)]
 pub(crate) struct PreparedPidfile {
     path: PathBuf,
+    /// The temporary path of the file.
     unfinished: PathBuf,
 }
 

@@ -1,4 +1,5 @@
-//! The lifetime of a server from start to end.
+//! The lifetime of a server from start to end. A server may start as the successor of a running
+//! one, its predecessor.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -63,7 +64,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     let leftovers = Leftovers::default();
     let served = start(options, warnings, program, &leftovers);
-    // After a server has served, the list is empty.
+    // If the server has served, the list is already empty, and nothing is removed.
     leftovers.remove();
     served
 }
@@ -121,7 +122,8 @@ fn start(
     reach(Step::PidfileWritten);
     let asked = ground.signals.take();
     if predecessor.is_some() && asked.stop.is_some() {
-        // A predecessor that receives no message continues, unless it has left its directory.
+        // The predecessor receives no message, so it continues to serve, unless it has already
+        // released its directory.
         log::say(format_args!("larderd: stopped before it took over"));
         return check_left(end(&server, &inboxes, workers));
     }
@@ -157,7 +159,7 @@ struct Ground {
     detached: Option<DetachedProcess>,
     connection_count_max: usize,
     signals: Signals,
-    /// A second receiver of the signals, for those that arrive while the server starts.
+    /// A second receiver of the signals, for [`EarlyStop`].
     early_signals: Signals,
 }
 
@@ -284,7 +286,7 @@ fn serve(
     }
     main_loop.supervisor.notify_stopping();
     let left = end(server, inboxes, workers);
-    // Last, because it reports until then that the server stops.
+    // Last, because until then the admin listener reports that the server stops.
     main_loop.http.stop();
     reach(Step::HttpEnded);
     remove_pidfile(&server.options);
@@ -298,9 +300,9 @@ fn remove_pidfile(options: &Options) {
     }
 }
 
-/// Ends this process, which has a successor. If the successor waits for the directory, it receives
-/// it. If a stop was requested in the meantime, the successor is ended instead, and the service
-/// ends with this process.
+/// Ends this process, which has a successor. If the successor waits for the directory, this process
+/// releases it to the successor. But if a stop was requested in the meantime, this process ends the
+/// successor instead, so that the service ends with this process.
 fn leave(
     mut main_loop: MainLoop<'_>,
     workers: Workers,
@@ -318,7 +320,8 @@ fn leave(
         main_loop.supervisor.notify_stopping();
         remove_pidfile(&server.options);
     }
-    // Until here it responds for both processes. The successor responds once it has the directory.
+    // Until here the admin listener of this process responds for both processes. The successor's
+    // begins to respond once it has the directory.
     main_loop.http.stop();
     main_loop.upgrade.release(main_loop.supervisor);
     check_left(left)
@@ -412,9 +415,9 @@ impl Opens<'_> {
     /// Opens the cache. If it has a directory, also returns the thread that serves clients during
     /// that time.
     ///
-    /// A predecessor serves until it has left the directory. It is asked to leave only after
-    /// everything except the directory is open, and after it was checked as far as possible that
-    /// the directory can be opened: from then on no other process serves.
+    /// A predecessor serves until it releases the directory. From then until this process has
+    /// opened it, no process serves. So this process asks for the directory only after it has
+    /// opened everything else, and has checked as far as possible that it can open the directory.
     fn open(
         &self,
         handed_over: Option<(&Predecessor, Option<InheritedMemory>)>,
@@ -548,5 +551,6 @@ fn try_line(host: &str, port: u16) -> String {
     format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
 }
 
-/// How long a graceful stop may spend on requests that have already arrived.
+/// How much longer than another stop a graceful stop may take, because it still executes the
+/// requests that have arrived.
 const GRACE: Duration = Duration::from_secs(15);

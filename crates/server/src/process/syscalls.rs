@@ -12,7 +12,7 @@ use seccompiler::{
 
 use crate::failure::{EXIT_OS, Failure};
 
-/// The file operations of the process beyond reading.
+/// The file operations that a server with these options needs in addition to reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     /// True if it removes its pid file.

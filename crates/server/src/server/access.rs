@@ -1,4 +1,5 @@
-//! Access to a server's cache: the files of users and certificates, and the local readers.
+//! Access to a server's cache: the files of users and certificates, and the local readers, which
+//! are processes on this machine that read items in the cache's memory.
 
 use std::sync::Arc;
 

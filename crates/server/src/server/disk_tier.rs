@@ -1,4 +1,4 @@
-//! The directory of `--tier-path`, which keeps items on disk.
+//! The directory of `--tier-path`, which keeps items on disk in a log.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -50,6 +50,7 @@ impl Default for Observer {
 pub(crate) struct UnopenedDirectory {
     cache: larder::Prepared,
     path: PathBuf,
+    /// True with `--tier-accept-loss`: damage in the log does not prevent the start.
     accepts_loss: bool,
 }
 
@@ -66,7 +67,8 @@ impl UnopenedDirectory {
         observer: Observer,
     ) -> Result<Self, DiskTierError> {
         let builder = builder.tier(settings(tier, observer));
-        // Room to grow costs only address space, but it does not work with locked memory.
+        // Reserves address space, so that the memory limit can be raised later. That costs no
+        // memory, except if memory is locked: the system would then commit all of it.
         let builder = match options.lock_memory {
             true => builder,
             false => builder.memory_bytes_max(options.memory_bytes * super::open::GROWTH_MAX),

@@ -1,4 +1,5 @@
-//! Logs the faults of a disk, each of them once, or at most once a minute.
+//! Logs the faults of a disk: its failure once, damaged segments when their number grows, and
+//! unreadable items at most once a minute.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,9 @@ use crate::words::CountedNoun;
 /// The faults that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct DiskTrouble {
+    /// True if the failure of the disk was logged.
     has_failed: bool,
+    /// When the statistics were last checked.
     looked: Option<Instant>,
     /// Number of damaged segments that reclaim has found.
     damaged: u64,

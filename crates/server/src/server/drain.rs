@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// The state of a drain. An operator begins and undoes it; the workers react to it.
+/// The state of a drain. An operator begins and undoes it, and an upgrade begins it. The workers
+/// react to it.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     /// The monotonic time in microseconds from which connections are closed; 0 during normal
@@ -16,7 +17,8 @@ pub(crate) struct Drain {
 pub(crate) enum DrainState {
     /// No drain is in progress.
     Serving,
-    /// The server is not ready. It still has connections, or still serves as usual.
+    /// A drain is in progress: the server reports that it is not ready, but still has connections
+    /// or is still in its grace period.
     Draining,
     /// The server has closed all connections.
     Drained,

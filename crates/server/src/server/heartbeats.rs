@@ -1,4 +1,4 @@
-//! Checks whether the workers turn their loops.
+//! Checks whether the workers still run their loops, or whether one of them hangs.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 

@@ -9,10 +9,12 @@
 //! redeem    lock the set │ check the key's token │ store │ unlock
 //! ```
 //!
-//! Either a delete precedes the check of the token, and the store is refused, or the delete waits
-//! for the set's lock and deletes the stored item. Leases are kept in small sets, chosen by a keyed
-//! hash of the key. In a full set the oldest lease is dropped. So a client that requests very many
-//! leases shortens the leases of other clients, but does not keep them from receiving new ones.
+//! So a delete cannot be overtaken by an older value. Either the delete revokes the lease before
+//! the token is checked, and the store is refused; or the delete waits for the set's lock, and then
+//! deletes the stored item. A *set* here is a small array of leases with one lock. A keyed hash of
+//! the key chooses the set. In a full set the oldest lease is dropped. So a client that requests
+//! very many leases shortens the leases of other clients, but does not keep them from receiving new
+//! ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +27,7 @@ use larder_item::Second;
 pub(crate) struct Leases {
     /// Allocated when the first lease is requested.
     sets: OnceLock<Box<[Mutex<Set>]>>,
-    /// From this second on, no lease is outstanding.
+    /// The second at which the newest lease expires. From then on no lease is outstanding.
     ended: AtomicU32,
     next_token: AtomicU64,
     hasher: RandomState,
@@ -39,6 +41,7 @@ struct Lease {
     /// A hash of the key that clients cannot compute.
     key: u64,
     token: u64,
+    /// The second at which the lease expires.
     ends: Second,
 }
 

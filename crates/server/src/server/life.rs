@@ -17,7 +17,7 @@ pub(crate) struct Life {
     pub(crate) started: Second,
     /// Lets clients move the clock (`debugtime`); `None` unless enabled.
     pub(crate) warp: Option<Arc<Warp>>,
-    /// Whether the workers turn their loops, for the admin listener.
+    /// Whether the workers still run their loops, for the admin listener.
     pub(crate) heartbeats: Heartbeats,
     /// The drain, which closes connections so that the server can be ended.
     pub(crate) drain: Drain,

@@ -1,4 +1,4 @@
-//! The state that all threads of a daemon share.
+//! The state that all threads of a larderd share: the cache, and the service around it.
 
 pub(crate) mod access;
 mod connections;
@@ -42,7 +42,7 @@ use statistics::Statistics;
 use statistics::threads::Thread;
 use upkeep::Upkeep;
 
-/// The cache and all service state that does not belong to a single thread.
+/// The cache, and everything else of a server that does not belong to a single thread.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) cache: Cache,
@@ -170,8 +170,8 @@ impl Server {
         self.statistics.sum(&self.cache, Counter::ConnectionsCurrent) as usize
     }
 
-    /// Sets the memory limit of an inherited cache to `-m`. A limit set by `cache_memlimit` ends
-    /// with the process that executed it.
+    /// Sets the memory limit of an inherited cache to `-m`. A limit set by `cache_memlimit` does
+    /// not outlive the process that executed it.
     pub(crate) fn apply_memory_limit(&self) {
         if self.cache.memory_limit() != self.options.memory_bytes
             && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
@@ -193,8 +193,8 @@ impl Server {
         Ok(self.flush(Deadline::PAST, Wait::Block)?)
     }
 
-    /// Removes all items that exist at a deadline. Removes them immediately without a deadline, or
-    /// if it has passed.
+    /// Removes all items that exist at the second `deadline`. Removes them immediately if there is
+    /// no deadline, or if it has passed.
     ///
     /// # Errors
     /// Fails if the disk tier refuses changes.
@@ -232,7 +232,8 @@ impl Server {
     /// # Errors
     /// Same as [`PrefixRemovals::begin`].
     pub(crate) fn delete_prefix(&self, prefix: &[u8]) -> Result<u64, Refusal> {
-        // A lease may belong to a key with the prefix, and its value may be older than the removal.
+        // A client with a lease for a key with this prefix may be about to store a value that it
+        // computed before the removal. Leases cannot be found by prefix, so all of them end.
         self.upkeep.prefix_removals.begin(prefix, || self.leases.revoke_all(self.cache.now()))
     }
 }
@@ -245,7 +246,8 @@ pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     let listening = 1 + 2 * addresses;
     let admin = match options.admin_listen.len() {
         0 => 0,
-        // An address may stand for two sockets. Each is held twice, once for a successor.
+        // An address may stand for two sockets. Each is open twice: for the listener's thread, and
+        // to be passed to a successor.
         addresses => ADMIN_CONNECTIONS_MAX + ADMIN_RUNTIME + 4 * addresses,
     };
     3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE

@@ -1,5 +1,5 @@
-//! Opens the cache: the cache of the server that this process replaces, the cache in the memory
-//! file or in a directory, or an empty one.
+//! Opens the cache: the cache of the predecessor, which is the server that this process replaces,
+//! the cache in the memory file or in a directory, or an empty one.
 
 use larder::{Builder, Cache, Clock, Inheritance, OpenError};
 use larder_options::Options;
@@ -82,7 +82,7 @@ pub(crate) fn prepare(
         return Ok(UnopenedCache::Directory(Box::new(directory)));
     }
     if let Some(path) = &options.memory_file {
-        // The replaced server still has the file open.
+        // If a predecessor hands over, it still has the file open.
         let is_alone = takeover.is_none();
         return Ok(UnopenedCache::Whole(memory_file::open(builder, path, options, is_alone)?));
     }
@@ -123,7 +123,8 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     if options.huge_pages {
         match builder.clone().huge_pages(true).open() {
             Ok(cache) => return Ok(cache),
-            // Any other cause also fails below, and is reported there.
+            // If the cause is something other than huge pages, the next attempt also fails, and its
+            // error is reported.
             Err(_) => log::say(format_args!(
                 "larderd: option -L: the system has too few free huge pages, so the cache uses \
                  ordinary pages, which is slower but works; set aside at least {} of 2 MiB with \
@@ -132,8 +133,9 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
             )),
         }
     }
-    // Room to grow costs only address space, but it does not work with locked memory or limited
-    // address space.
+    // Reserves address space, so that the memory limit can be raised later. That costs no memory,
+    // except if memory is locked: the system would then commit all of it. If the address space of
+    // the process is limited, the cache opens without this reserve.
     if !options.lock_memory {
         let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
         if let Ok(cache) = growing.open() {

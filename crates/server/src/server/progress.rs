@@ -1,4 +1,4 @@
-//! How much of the cache is open.
+//! The progress of opening a cache: how much of its directory has been read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

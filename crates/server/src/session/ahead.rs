@@ -1,4 +1,5 @@
-//! Looks ahead at commands in the input that will be executed later.
+//! Looks ahead at commands in the input that will be executed later. A worker prefetches the memory
+//! for their keys, and looks several keys up on the disk together.
 
 use larder::DiskNeed;
 use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};
@@ -17,8 +18,8 @@ impl Session {
         self.ahead(input).map(|(key, _)| key)
     }
 
-    /// Same as [`Self::keys_ahead`], but also returns how each command depends on the item of its
-    /// key.
+    /// Same as [`Self::keys_ahead`], but also returns for which purpose each command needs the item
+    /// of its key: to read it, to replace it, or to make a change that depends on it.
     pub(super) fn ahead<'a>(
         &self,
         input: &'a [u8],

@@ -12,8 +12,9 @@ pub struct Allowance {
     /// The session starts nothing more once its output has this length, not counting pieces that
     /// are sent from the cache's memory. The output exceeds it by at most one contiguous value.
     pub out_bytes_max: usize,
-    /// True if the session starts an item only if it fits the rest of that length. It always starts
-    /// the first item of an output.
+    /// True if the session starts an item only if the item fits into the rest of `out_bytes_max`.
+    /// It always starts the first item of an output, because an item longer than the limit could
+    /// otherwise never be sent.
     pub is_tight: bool,
 }
 
@@ -47,17 +48,19 @@ pub enum Next {
     Input,
     /// Send the output, which is long; then continue with the remaining input.
     Drain,
-    /// The turn is used up. The session can continue with the remaining input at any time.
+    /// The session has executed as much as the [`Allowance`] permits. The session can continue with
+    /// the remaining input at any time.
     Turn,
-    /// The session did something slow. Same as [`Self::Turn`], but other connections take their
-    /// turn first, even if none was waiting.
+    /// The session executed something slow, such as a slice of a list or of statistics. Same as
+    /// [`Self::Turn`], but other connections take their turn first, even if none was waiting.
     GiveWay,
     /// Send the output, then the descriptor of the cache's memory; then continue with the remaining
     /// input.
     Region,
     /// Look up the keys of the next commands on the disk; then continue with the remaining input.
     Disk,
-    /// Wait for watch lines, regardless of input. The session continues when its worker is woken.
+    /// Wait for lines for a `watch` client, regardless of input. The session continues when its
+    /// worker is woken.
     Lines,
     /// Send the output, then close the connection.
     Close,

@@ -13,20 +13,22 @@ use crate::session::observer::Observer;
 pub(super) struct Batch<'a> {
     pub(super) executor: &'a Executor,
     pub(super) out: &'a mut Output,
-    /// The maximum length of the output including the next item; unlimited unless memory is short.
+    /// Maximum length of the output including the next item. A read whose item would exceed it
+    /// waits until the output has been sent. Unlimited unless memory is short.
     pub(super) tight_bytes_max: usize,
-    /// The command events that are observed.
+    /// The events that a `watch` client, the prefix counters or the log of `-vv` observe.
     pub(super) interest: Interest,
     /// Length of `out` before the first command.
     pub(super) started: usize,
-    /// True if the last command used up the batch by itself.
+    /// True if the last command was so slow that the batch ends after it.
     pub(super) took_long: bool,
     /// The last response, if an observer needs it.
     pub(super) last_response: Option<Response>,
-    /// How many keys may still be looked up. Any other command costs as much as
+    /// How much more the batch may execute, measured in keys of lists. Any other command counts as
     /// [`KEYS_PER_COMMAND`] keys.
     pub(super) left: usize,
-    /// How many keys of lists may still be looked up.
+    /// How many keys of lists may still be looked up. This second limit does not count other
+    /// commands. It matters only if many connections take their turns together.
     pub(super) keys_left: usize,
     /// How operations wait for the disk.
     pub(super) wait: Wait<'a>,
@@ -57,7 +59,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Returns the step that follows if the batch ends before the input does.
+    /// Returns what the session needs next if the batch ends although input is left.
     pub(super) fn end(&self) -> Next {
         if self.took_long { Next::GiveWay } else { Next::Turn }
     }
@@ -92,7 +94,7 @@ impl<'a> ParsedCommand<'a> {
         Call { wait: batch.wait, frame: self.frame }
     }
 
-    /// True if the command is a lookup of one key of a list.
+    /// True if the command looks up one of several keys of the same request line.
     #[inline]
     pub(super) fn is_of_list(&self) -> bool {
         matches!((self.command, self.frame), (Command::Get { .. }, Frame::Text { .. }))
@@ -116,7 +118,9 @@ pub(super) fn words<'a>(
 
 /// One step of a session: how many bytes it consumed, and whether another step can follow.
 pub(super) enum Step {
+    /// Another step can follow. The step has consumed this many bytes.
     GoOn(usize),
+    /// The batch ends. The step has consumed this many bytes, and the caller must do this next.
     Stop(usize, Next),
 }
 

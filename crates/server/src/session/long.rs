@@ -33,7 +33,9 @@ impl Session {
         frame: &Frame<'_>,
     ) {
         (batch.left, batch.took_long) = (0, true);
-        // If a worker gathers them, a thread that may wait for the disk continues the gathering.
+        // A brief session, which serves a UDP datagram, has no later turn, so its response ends
+        // with the first slice. But if a worker with a disk tier gathers the statistics, a thread
+        // that may wait for the disk continues.
         if self.is_brief && !batch.wait.asks() {
             gathering.finish(frame, &mut batch.out.bytes);
             return batch.respond(&Response::EndOfStats, frame);

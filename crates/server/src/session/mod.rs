@@ -49,8 +49,8 @@ pub struct Session {
     id: u64,
     parser: Parser,
     state: State,
-    /// The parser returns one command for each key of a line like `get a b c`. True if the log
-    /// already has the current line.
+    /// The parser returns one command for each key of a line like `get a b c`. True if `-vv` has
+    /// already logged the current line.
     shown_list: bool,
     /// True if the peer has sent `quit`.
     has_quit: bool,

@@ -8,6 +8,7 @@ use crate::session::execute::{Call, Executor, ready};
 /// A payload that is incomplete so far.
 #[derive(Debug)]
 pub(crate) struct Payload {
+    /// How many bytes of the payload have not arrived yet.
     left_bytes: u64,
     frame: OwnedFrame,
     state: State,
@@ -36,7 +37,7 @@ struct Head {
 }
 
 impl Payload {
-    /// Starts the payload of a store that can be executed, according to the checks so far.
+    /// Starts the payload of a store that [`Executor::refusal`] has not refused.
     pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
         let head = Head::of(store);
         let state = if !executor.takes_in_parts(store) {

@@ -1,5 +1,6 @@
-//! Commands that need the disk. The session stops, and executes the command after the disk was
-//! read.
+//! Commands that need the disk, in a cache with a disk tier. A session must not wait for the disk,
+//! because its worker serves other connections. It stops before such a command, its caller reads
+//! the disk, and the session then executes the command.
 
 use larder::{DiskNeed, Wait};
 use larder_item::StoreMode;
@@ -79,7 +80,8 @@ impl Session {
         input: &[u8],
     ) -> Vec<Box<[u8]>> {
         let raw = executor.cache().raw(wait);
-        // The command may only have waited until the disk accepted earlier changes.
+        // If the command was suspended only until the disk accepted earlier changes, its key need
+        // not be looked up.
         let asked = self.asked.take().filter(|key| raw.must_look_up(key, DiskNeed::Changes));
         let mut keys: Vec<Box<[u8]>> = asked.into_iter().collect();
         for (key, asking) in self.ahead(input).take(AHEAD_MAX) {
@@ -107,15 +109,16 @@ impl SuspendedCommand {
     }
 }
 
-/// Returns the key to look up, if `input` completes the value of a store that must wait for the
-/// lookup.
+/// Returns the key of a store that must not be executed before its key was looked up on the disk,
+/// if `input` completes the value of the store; otherwise `None`.
 pub(super) fn asked_of(batch: &Batch<'_>, payload: &Payload, input: &[u8]) -> Option<Box<[u8]>> {
     let store = payload.ended_by(input.len())?;
     let raw = batch.executor.cache().raw(batch.wait);
     raw.needs_disk(store.key, asking_of(&store)).then(|| store.key.into())
 }
 
-/// Returns how a command depends on the item of its key.
+/// Returns for which purpose a command needs the item of its key: to read it, to replace it, or to
+/// make a change that depends on it.
 pub(super) fn asking(command: &Command<'_>) -> DiskNeed {
     match command {
         Command::Get { exptime: None, .. } | Command::LeaseGet { .. } | Command::Inspect { .. } => {

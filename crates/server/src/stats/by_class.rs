@@ -1,4 +1,5 @@
-//! Statistics by size class: the results of a census, and counters.
+//! Statistics by size class: the results of a census, which counts the stored items of each class,
+//! and counters.
 
 use larder_protocol::{Frame, render};
 use larder_stats::{ClassGauge, Section, Source};

@@ -1,7 +1,8 @@
-//! Statistics that visit items: a census, or a list of keys.
+//! Statistics that visit items: a census, which counts the items by size class, or a list of keys.
 //!
-//! If the first slice does not finish the response, it becomes a state of the session, like a dump.
-//! It continues a little in each turn, and other connections take their turns in between.
+//! Such a response is gathered in slices, each of which visits some of the items. If the first
+//! slice does not finish the response, the response becomes a state of the session. Each later turn
+//! of the connection runs another slice, and other connections take their turns in between.
 
 use std::sync::Arc;
 
@@ -20,8 +21,11 @@ use crate::server::Server;
 /// The requested statistics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ItemStatistics {
+    /// `stats items`.
     Items,
+    /// `stats slabs`.
     Slabs,
+    /// `stats sizes`.
     Sizes,
 }
 
@@ -57,8 +61,11 @@ enum What {
 struct Keys {
     class: u8,
     listing: Listing,
+    /// How many more items the response may show.
     items_left: u32,
+    /// How many more items may be visited.
     looks_left: usize,
+    /// How many more bytes the response may have.
     bytes_left: usize,
 }
 

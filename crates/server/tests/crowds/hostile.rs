@@ -1,5 +1,6 @@
-//! Clients that do not read, do not send, disconnect at the worst moment or come in thousands.
-//! Memory must stay bounded, other clients must be served, and descriptors must be freed.
+//! Hostile clients: they do not read, do not send, disconnect at the worst moment or come in
+//! thousands. A *bystander* is a well-behaved client that checks how fast it is served in the
+//! meantime. Memory must stay bounded, other clients must be served, and descriptors must be freed.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -287,11 +288,11 @@ fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
     let mut idle = Vec::new();
     for _ in 0..2000 {
         let mut stream = scene.connect()?;
-        // One command each. The buffers that served it must also be freed afterwards.
+        // Each client sends one command. The buffers that served it must also be freed afterwards.
         stream.ask(b"get nothing\r\n", b"END\r\n")?;
         idle.push(stream);
     }
-    // One kilobyte each.
+    // That is one kilobyte for each client.
     scene.has_grown_at_most(2 * MIB)?;
     drop(idle);
     scene.end()

@@ -1,6 +1,7 @@
-//! Clients that request much and read late, slowly or never. Memory must stay within the budget and
-//! the allowance of each connection, every client that reads must receive its whole response, and
-//! other clients must be served in the meantime.
+//! Clients that request much and read late, slowly or never. The memory of all connections together
+//! must stay within their shared budget and the allowance that each connection has in addition,
+//! every client that reads must receive its whole response, and other clients must be served in the
+//! meantime.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -249,8 +250,8 @@ fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
     scene.end()
 }
 
-/// Single values longer than the allowance cannot be rendered in parts, so here connections must be
-/// closed.
+/// A single value that is longer than the allowance is rendered completely, so the budget can be
+/// exceeded here, and connections must be closed.
 #[test]
 fn over_budget_the_idle_client_that_holds_most_is_closed_first() -> Result<()> {
     let scene =

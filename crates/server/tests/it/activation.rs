@@ -1,4 +1,5 @@
-//! Socket activation by systemd.
+//! Socket activation: systemd opens the sockets, and starts larderd with them as inherited
+//! descriptors.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};

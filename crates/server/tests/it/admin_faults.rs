@@ -1,5 +1,5 @@
 //! Peers of the admin listener that misbehave: they do not read, they send half a body, and they
-//! request paths that lead elsewhere in other servers.
+//! request paths that other servers would shorten or decode to different paths.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -177,7 +177,7 @@ fn odd_paths_are_no_way_around_a_role() -> Result<()> {
     Ok(())
 }
 
-/// A client should send `%23` instead. A client that does not means the same.
+/// A client should send `%23` instead of `#`. If it sends `#`, the server must treat it like `%23`.
 #[test]
 fn a_number_sign_in_a_path_is_a_part_of_it() -> Result<()> {
     let (_server, admin) = start("", &[])?;

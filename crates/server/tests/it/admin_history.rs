@@ -56,7 +56,8 @@ fn the_past_is_kept_while_nobody_looks() -> Result<()> {
     stream.ask(b"get k0\r\n", b"VALUE k0 0 1\r\nv\r\nEND\r\n")?;
     stream.ask(b"get k1\r\n", b"VALUE k1 0 1\r\nv\r\nEND\r\n")?;
     stream.ask(b"get absent\r\n", b"END\r\n")?;
-    // Long after the previous point, and without a request in between.
+    // The next point is recorded ten seconds after the previous one, without any request in
+    // between.
     sleep(Duration::from_millis(9_500));
     let second = history(&admin, 2)?;
     let of = |name| -> Result<f64> {

@@ -1,5 +1,5 @@
-//! Larder's own metrics: a workload must move the expected ones, and a scrape of many items must be
-//! short.
+//! Larder's own metrics: a workload must change the expected ones, and a scrape must be short even
+//! if the cache has many items.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! A program that uses a cache of either kind sees the same outcomes from both.
+//! The trait `AnyCache`: a program that uses it must receive the same outcomes from a cache in its
+//! process and from a client of a server.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The system's clock changes between two starts of a server with a memory file (`-e`). The test
-//! changes the monotonic clock with a time namespace instead, which has the same effect.
+//! The system's clock changes between two starts of a server with a memory file (`-e`). A test must
+//! not change the clock of the machine, so it starts the server in a time namespace with a
+//! different monotonic clock. This changes the difference between the two clocks in the same way.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

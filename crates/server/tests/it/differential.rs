@@ -31,8 +31,8 @@ impl Requests<'_> {
         self.0.one_of(&["", "", "", " noreply"])
     }
 
-    /// Returns a store. Texts consist of letters and numbers of digits, so no arithmetic is done on
-    /// a text.
+    /// Returns a store. A key of a text receives a value of letters, and a key of a number a value
+    /// of digits.
     fn store(&mut self) -> Vec<u8> {
         let key = self.key();
         let is_number = key.starts_with("number");
@@ -112,14 +112,16 @@ impl Requests<'_> {
             10 => {
                 let mut rest =
                     self.0.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
-                // A text does not become a number. Whether memcached converts it in place depends
-                // on its unsent responses, and then `h` also does.
+                // Do not let `N` create a number under a key of a text. Whether memcached later
+                // converts it in place depends on its unsent responses, and the response to the
+                // flag `h` would also differ.
                 if !key.starts_with("number") && rest.starts_with(" N") {
                     rest = " D7";
                 }
                 format!("ma {key}{flags}{rest}")
             }
-            // With a bare newline the line would be too short for 1.6.45.
+            // Always with `\r\n`: with a newline only, memcached 1.6.45 would refuse the line as
+            // too short.
             _ => return b"mn\r\n".into(),
         };
         [line.as_bytes(), self.0.one_of(&["\r\n", "\n"]).as_bytes()].concat()
@@ -138,8 +140,8 @@ impl Requests<'_> {
         format!("ms {key} {}{flags}{mode}{rest}\r\n{value}\r\n", value.len()).into_bytes()
     }
 
-    /// Returns a malformed line. The text after it is such that neither server takes it for a
-    /// command.
+    /// Returns a malformed line, in some cases with text after it. A server may read this text as
+    /// the next line, so the text is never a valid command.
     fn nonsense(&mut self) -> String {
         let (key, long) = (self.key(), "k".repeat(251));
         match self.0.below(12) {

@@ -90,7 +90,8 @@ impl Scene {
         Ok((there, unreadable))
     }
 
-    /// Overwrites keys until reclaim has visited everything that is currently on the disk.
+    /// Overwrites keys until the disk tier has reclaimed (rewritten or freed) everything that is
+    /// currently in its log.
     fn churn(&self) -> Result<()> {
         let before = self.stat("tier_segments_reclaimed")?;
         let mut stream = self.server.connect()?;
@@ -190,7 +191,7 @@ fn a_damaged_item_can_be_set_and_deleted_and_is_no_miss() {
     assert_eq!(ask("mg key0003\r\n"), "EN\r\n");
     assert_eq!(ask("ms key0004 1\r\nx\r\n"), "HD\r\n");
     assert_eq!(ask("mg key0004 s\r\n"), "HD s1\r\n");
-    // The outcome of these depends on the item, which cannot be read.
+    // The outcome of these requests depends on the item, which cannot be read.
     for request in ["add key0005 0 0 1\r\nx\r\n", "touch key0005 10\r\n", "incr key0005 1\r\n"] {
         let answer = ask(request);
         assert!(answer.starts_with("SERVER_ERROR "), "{request}: {answer}");

@@ -60,12 +60,12 @@ fn is_delete(change: u32) -> bool {
 }
 
 fn value_of(key: usize, change: u32) -> Vec<u8> {
-    // Every fortieth is stored in pieces.
+    // The value of every fortieth key is long enough to be stored in pieces.
     let bytes = if key.is_multiple_of(40) { 20_000 } else { 3000 + key % 1000 };
     format!("{key:08}{change:08}").into_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// For each key, the number of the last change that has begun, and of the last one that was
+/// For each key, the number of the last change that was sent, and of the last one that was
 /// answered.
 struct Changes {
     begun: Vec<AtomicU32>,
@@ -172,7 +172,8 @@ fn read_beside_writers(mode: &str, io: &str) -> Result<()> {
     let mut stream = server.connect()?;
     let dropped = match mode {
         "store" => 0,
-        // A change removes keys from the disk that share a tag with its key.
+        // The index of the disk distinguishes keys only by a tag, a few bits of their hash. A
+        // change also removes the keys that have the same tag as its key.
         _ => stat(&mut stream, "tier_items_dropped")? as usize + KEYS / 100,
     };
     for Seen { local, by_server, missing } in seen {

@@ -1,5 +1,5 @@
-//! Drain: `POST /api/v1/drain` and its undo. Connections end between requests, and every executed
-//! request receives its response.
+//! Drain: `POST /api/v1/drain`, which takes a server out of service, and its undo. Connections end
+//! between requests, and every executed request receives its response.
 
 use std::fs;
 use std::io::{Read, Write};

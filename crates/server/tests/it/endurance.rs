@@ -362,7 +362,8 @@ fn observe(scene: &Scene, minutes: u32, prepare: impl Fn() -> std::io::Result<()
         sleep(UPGRADE_PERIOD);
         let held = Held::of(scene.pid()?)?;
         println!("minute {minute}: {held:?}");
-        // The process before the first upgrade differs from all later ones.
+        // Not before the second minute: the process before the first upgrade was not started by an
+        // upgrade, so its numbers differ from those of all later processes.
         if minute >= 2 {
             let first = *first.get_or_insert(held);
             ensure!(held.is_flat_since(&first), "minute {minute}: {held:?}, not {first:?}");

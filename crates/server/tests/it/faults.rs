@@ -127,8 +127,8 @@ fn large_item() -> Vec<u8> {
 
 const LOOPS: [&str; 2] = ["uring", "epoll"];
 
-/// How soon the peer disconnects: while the server works on its request, or while the result must
-/// wait.
+/// How soon after its request the peer disconnects: while the server still executes the request, or
+/// after that, while the response waits in the socket.
 const DELAYS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(20)];
 
 /// Resources held by the connections of a server, and its items.

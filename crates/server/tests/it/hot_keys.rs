@@ -1,4 +1,5 @@
-//! Hot keys over HTTP and in the cache protocol: what is shown, and to whom.
+//! Hot keys, the keys with the most commands or bytes, over HTTP and in the cache protocol: what is
+//! shown, and to whom.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! A server with an admin listener, and requests for its items.
+//! The server of the tests of items over HTTP: a larderd with an admin listener, and requests for
+//! its items.
 
 use std::fs;
 

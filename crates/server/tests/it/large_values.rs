@@ -35,7 +35,8 @@ fn duration() -> Duration {
     Duration::from_secs(secs.unwrap_or(2))
 }
 
-/// Checks that all segments have been unpinned and all uploads have ended.
+/// Checks that all segments have been unpinned and all uploads, which are values that arrive in
+/// parts, have ended.
 fn is_let_go(stream: &mut Stream) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     for (group, name) in

@@ -12,8 +12,9 @@ use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
 use crate::binary;
 use crate::dice::Dice;
 
-/// A command is answered after the first of these times, or after the second if other programs use
-/// the processors.
+/// If the responses differ, the conversation is repeated on memcached with this pause after each
+/// command, in which memcached should answer the command. If the responses still differ, other
+/// programs may have used the processors, so it is repeated with the second, longer pause.
 const ANSWERED: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(25)];
 
 /// The protocol of a conversation.

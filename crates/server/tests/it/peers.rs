@@ -1,4 +1,5 @@
-//! Servers with each poller and on each kind of socket, and peers that disconnect in all ways.
+//! Servers with each poller (epoll or io_uring) and on each kind of socket, and peers, their
+//! clients, which disconnect in all ways.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -45,7 +46,7 @@ impl Route {
     }
 }
 
-/// A server whose peers connect by one route.
+/// A site: a server whose peers all connect by the same route.
 pub(crate) struct Site {
     pub(crate) scene: Scene,
     tls: Option<Tls>,

@@ -141,7 +141,7 @@ fn a_stalled_handshake_blocks_no_client_and_ends_with_the_idle_timeout() -> Resu
         socket.write_all(&hello[..bytes])?;
         stalled.push(socket);
     }
-    // The same for a client that sends slowly.
+    // The handshake of a client that sends slowly must also time out.
     let mut dripping = TcpStream::connect(scene.address)?;
     let mut client = scene.client()?;
     let begun = Instant::now();

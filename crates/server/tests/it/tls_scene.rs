@@ -1,4 +1,5 @@
-//! Certificates made for a test, a larderd that uses them, and TLS clients.
+//! The scene of the TLS tests: certificates made for a test, a larderd that uses them, and TLS
+//! clients.
 
 use std::fs;
 use std::io::{Read, Write};

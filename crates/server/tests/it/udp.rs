@@ -1,5 +1,5 @@
-//! UDP: framing, dropped datagrams, long responses, and that the server cannot be used to flood
-//! other hosts.
+//! UDP: framing, dropped datagrams, long responses, and limits that prevent attackers from using
+//! the server to flood other hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread::{self, sleep};
@@ -180,7 +180,7 @@ fn a_response_to_another_machine_is_a_small_multiple_of_its_request() -> Result<
     };
     let request = b"get k\r\n";
     let request_bytes = request.len() + 8;
-    // Everything except the value in a response of one datagram.
+    // The bytes of a response of one datagram without the value.
     let frame_bytes = 8 + b"VALUE k 0 100\r\n\r\nEND\r\n".len();
     for (args, factor) in [(&[][..], 16), (&["--udp-reply-factor=200"], 200)] {
         let (scene, socket) = start(args)?;

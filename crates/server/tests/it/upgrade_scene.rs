@@ -1,4 +1,4 @@
-//! A server whose binary can be replaced, for tests of upgrades.
+//! The scene of the tests of upgrades: a server whose binary can be replaced.
 
 use std::fs;
 use std::os::unix::fs::symlink;

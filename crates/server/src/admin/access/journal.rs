@@ -1,4 +1,5 @@
-//! The log of admin writes, on standard error.
+//! The journal: a log of the admin requests that were allowed to change something, on standard
+//! error.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -33,7 +34,7 @@ pub(in crate::admin) struct Write<'a> {
     pub(in crate::admin) status: StatusCode,
 }
 
-/// Lets a limited number of lines pass in each period.
+/// Permits a limited number of lines in each period.
 #[derive(Debug)]
 struct Limiter {
     period_us: i64,
@@ -41,6 +42,7 @@ struct Limiter {
     /// The start of the period; `None` before the first line.
     began_us: Option<i64>,
     lines: u32,
+    /// The number of lines that were suppressed since the last written line.
     suppressed: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Access control: roles, tokens, and the checks against foreign web pages.
+//! Access control: roles, each of which permits more than the previous one (probe, read, full),
+//! tokens, and the checks against foreign web pages.
 
 pub(super) mod journal;
 pub(crate) mod tokens;
@@ -95,8 +96,9 @@ impl Rules {
                 if self.role < needed { RefusalReason::LowRole } else { RefusalReason::NoToken };
             return Err(refused);
         }
-        // A host name that resolves to this machine but is not one of the listener's belongs to a
-        // page that has rebound its own name.
+        // Protects against DNS rebinding: a foreign page lets its own host name resolve to this
+        // machine, so that the browser considers the listener a part of the page's site. The name
+        // in the request then is not one of the listener's.
         if self.host_is_own(headers, uri) { Ok(role) } else { Err(RefusalReason::ForeignHost) }
     }
 

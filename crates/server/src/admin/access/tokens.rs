@@ -42,6 +42,7 @@ impl std::fmt::Debug for Token {
 #[error("tokens of {}: {what}", path.display())]
 pub(crate) struct TokensError {
     path: PathBuf,
+    /// The error in the file, and a description of a valid file.
     what: String,
 }
 

@@ -18,9 +18,11 @@ use super::pace::Pace;
 #[derive(Debug)]
 struct Pieces {
     first: Option<Piece>,
+    /// The pieces that have not been requested yet.
     others: Box<LargeValue>,
+    /// How many bytes of the value have not been passed on yet.
     left_bytes: u64,
-    /// Bytes sent since other requests took their turn.
+    /// Bytes sent since this request last let other requests take their turn.
     slice_bytes: usize,
     pace: Pace,
     /// The memory of the list of pieces.

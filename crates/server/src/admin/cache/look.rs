@@ -1,8 +1,8 @@
 //! `/api/v1/item/{key}`: inspects an item, and removes it.
 //!
-//! The key is in base64 for URLs. Browsers and proxies shorten paths such as `..`, and a removal
-//! must not hit another item, or `clear`. An inspection shows a limited part of the value as JSON,
-//! and does not count as a get.
+//! The key is in base64 for URLs. As plain text it would be unsafe: browsers and proxies shorten
+//! paths such as `..`, so that a removal could hit another item, or the path `clear`, which removes
+//! all items. An inspection shows a limited part of the value as JSON, and does not count as a get.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -27,7 +27,8 @@ pub(in crate::admin) async fn show(
 ) -> Response {
     let Some(serving) = site.serving() else { return recovering() };
     let server = &serving.server;
-    // Workers advance the clock on request. The main thread advances it once a second.
+    // The cache's clock may be up to a second old here: only workers advance it at each request.
+    // This call advances it.
     server.clock();
     let asked = key_of(&key).and_then(|key| Ok((key, bytes_of(query.as_deref())?)));
     let (key, bytes_max) = match asked {

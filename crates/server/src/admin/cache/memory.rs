@@ -16,11 +16,12 @@ pub(in crate::admin) struct Memory(Arc<Semaphore>);
 /// The memory of one request. Dropping the lease releases it.
 #[derive(Debug)]
 pub(in crate::admin) struct Lease {
+    /// The bytes that are free, one permit for each.
     free: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
 }
 
-/// Marks a response whose body is in the cache's memory, or has its own lease.
+/// Marks a response that needs no lease: its body is in the cache's memory, or already has a lease.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::admin) struct Streams;
 
@@ -101,7 +102,7 @@ impl Lease {
 /// Memory in bytes that is reserved for the responses of probes.
 pub(in crate::admin) const OF_PROBES: usize = 2 << 20;
 
-/// A response up to this length is in the memory of its connection.
+/// A response up to this length needs no lease, because it fits into the buffers of its connection.
 const OF_CONNECTION: u64 = 16 * 1024;
 
 /// In addition to these 8 MiB, each of 128 connections has 16 KiB for input, 16 KiB for output and

@@ -1,8 +1,9 @@
 //! `/api/v1/cache/{key}`: items over HTTP. The value is the body.
 //!
-//! A request occupies the admin listener's thread for a limited time before others take their turn.
-//! With a disk tier it runs on a thread that may wait for the disk. Requests have the effect and
-//! the counters of a get, a set and a delete of the text protocol. docs/http.md describes them.
+//! All requests share the admin listener's thread, so a request occupies it only for a limited time
+//! before others take their turn. With a disk tier it runs on a thread that may wait for the disk.
+//! Requests have the effect and the counters of a get, a set and a delete of the text protocol.
+//! docs/http.md describes them.
 
 mod get;
 mod key;
@@ -41,7 +42,8 @@ pub(super) fn takes_value(method: &Method, path: &str) -> bool {
 /// Responds to a request for an item.
 pub(super) async fn answer(serving: &AdminContext, memory: &Memory, request: Request) -> Response {
     let server = &serving.server;
-    // Workers advance the clock on request. The main thread advances it once a second.
+    // The cache's clock may be up to a second old here: only workers advance it at each request.
+    // This call advances it.
     server.clock();
     let path = request.uri().path();
     let answered = match *request.method() {

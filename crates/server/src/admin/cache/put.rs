@@ -27,7 +27,7 @@ struct Put<'a> {
     item: Item<'a>,
     body: Body,
     pace: Pace,
-    /// Bytes received since other requests took their turn.
+    /// Bytes received since this request last let other requests take their turn.
     slice_bytes: usize,
     lease: Lease,
 }
@@ -114,7 +114,8 @@ impl Put<'_> {
         }
     }
 
-    /// Stores a body in the same pieces in which the cache keeps it.
+    /// Stores a body as it arrives: copies each part to its final place in the pieces of the value,
+    /// so that the listener need not buffer the complete body.
     async fn upload(&mut self, bytes: usize) -> Result<protocol::Response, Refusal> {
         let mut upload = match self.item.begin_upload(bytes).await? {
             Ok(upload) => upload,
@@ -211,8 +212,8 @@ impl Item<'_> {
         self.execute(bytes, |direct, store| direct.give_up(store)).await
     }
 
-    /// Executes a command of the store of a value of this length. The item's time to live begins
-    /// now.
+    /// Executes a step of the store, for a value of this length. The item's time to live begins at
+    /// this moment.
     async fn execute<T: Send + 'static>(
         &self,
         value_bytes: usize,

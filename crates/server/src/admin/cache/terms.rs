@@ -1,4 +1,5 @@
-//! The attributes of an item that a request sets besides key and value: time to live and flags.
+//! The terms of a store: the attributes of an item that a request sets in addition to key and
+//! value, which are its time to live and its flags.
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_RANGE, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,

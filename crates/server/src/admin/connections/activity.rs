@@ -1,4 +1,6 @@
-//! Tracks whether a connection has a request in flight that may wait for its peer, and since when.
+//! Tracks whether a connection has a request in flight, and since when. A request is in flight
+//! until its response has been sent, so it may wait for its peer. When there are too many
+//! connections, this decides which one is closed first.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,8 +42,8 @@ impl Activity {
         self.set(false);
     }
 
-    /// Marks the request as in flight, which protects its connection from being closed: it may do
-    /// more than a probe.
+    /// Marks the request as in flight, which protects its connection from being closed. Only
+    /// requests whose role permits more than a probe are marked.
     pub(in crate::admin) fn begin(&self) {
         self.set(true);
     }

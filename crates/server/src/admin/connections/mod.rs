@@ -35,10 +35,12 @@ use stalls::Stalls;
 use targets::Targets;
 
 /// The open connections. When there are too many, the one that has waited longest is closed, so
-/// that idle connections cannot keep out a probe. If every connection has a request in flight that
-/// needed a role, a new connection waits until one ends, for at most a second.
+/// that idle connections cannot keep out a probe. But a connection is protected for a second while
+/// it has a request in flight whose role is higher than that of a probe. If all connections are
+/// protected, a new connection waits.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
+    /// The number of the next connection.
     next_number: AtomicU64,
     members: Mutex<HashMap<u64, Member>>,
 }
@@ -217,8 +219,8 @@ where
         time_is_up.as_mut().poll(context).map(|_| false)
     });
     if !has_ended.await {
-        // A peer that has just connected receives its response. Without this wait, the connection
-        // would close immediately if it were told to end before the first request.
+        // Without this wait, a peer that has just connected would receive no response to its first
+        // request if the listener ends before that request has arrived.
         let first_request = poll_fn(|context| match connection.as_mut().poll(context) {
             Poll::Pending if !has_asked.load(Relaxed) => Poll::Pending,
             Poll::Pending => Poll::Ready(false),

@@ -1,4 +1,4 @@
-//! TLS on an admin listener, with the certificates of the cache listeners.
+//! TLS on an admin listener, with the certificates of the cache's sockets (`-Z`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A stream that fails when its peer stops receiving, and makes sure that the last response
-//! arrives.
+//! A stream that fails when its peer stalls, which means that it receives nothing for ten seconds.
+//! When the stream ends, it also makes sure that the last response arrives.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

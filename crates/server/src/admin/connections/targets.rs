@@ -1,9 +1,9 @@
 //! Escapes a `#` in the target of a request.
 //!
-//! A `#` does not belong there (RFC 9112 §3.2): a client should send `%23`. hyper treats it as the
-//! start of a fragment and drops the rest, so that `DELETE /…/user#1` would delete `user`. Go's
-//! net/http, and therefore BigCache's server, treats it as a part of the path. This module does the
-//! same.
+//! The target is the path and query in the first line of a request. It must not contain a `#` (RFC
+//! 9112 §3.2): a client should send `%23`. hyper treats it as the start of a fragment and drops the
+//! rest, so that `DELETE /…/user#1` would delete `user`. Go's net/http, and therefore BigCache's
+//! server, treats it as a part of the path. With this module larderd does the same.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -94,6 +94,7 @@ struct Framing {
     part: Part,
     /// The beginning of the line, in lower case.
     line: Vec<u8>,
+    /// The length of the body according to the headers so far.
     content_bytes: u64,
     is_chunked: bool,
 }
@@ -105,10 +106,13 @@ enum Part {
     Header,
     /// This many bytes follow.
     Body(u64),
+    /// The line with the length of a chunk.
     ChunkSize,
     /// This many bytes follow, then the end of a line.
     Chunk(u64),
+    /// The line end after a chunk.
     ChunkEnd,
+    /// The lines after the last chunk.
     Trailer,
 }
 

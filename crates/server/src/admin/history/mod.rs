@@ -53,7 +53,8 @@ pub(super) async fn record(shared: Arc<Shared>) {
 
 /// Returns the current counters.
 async fn sample(server: &Arc<Server>) -> Sample {
-    // Workers advance the clock on request. The main thread advances it once a second.
+    // The cache's clock may be up to a second old here: only workers advance it at each request.
+    // This call advances it.
     server.clock();
     let rows = answer(server, StatsSection::General).await;
     let numbers = rows.into_iter().filter_map(|(name, text)| Some((name, text.parse().ok()?)));

@@ -18,6 +18,7 @@ pub(super) struct Sample {
 #[derive(Debug, Default)]
 pub(super) struct Points {
     points: VecDeque<Point>,
+    /// The sample of the newest point, from which the next rates are computed.
     last: Option<Sample>,
     /// When the first sample was taken.
     began_us: i64,
@@ -59,7 +60,8 @@ impl Points {
         for _ in 0..missed.min(POINTS_MAX as i64) {
             self.push([None; COLUMNS.len()]);
         }
-        // The increase over a gap does not belong to a single interval.
+        // After a gap the rates are unknown, because the increase since the last sample belongs to
+        // several intervals.
         self.push(point((missed == 0).then_some(&last), &sample));
         self.newest = interval;
         self.last = Some(sample);
@@ -148,7 +150,8 @@ const INTERVAL_US: i64 = INTERVAL_SECS as i64 * 1_000_000;
 /// An hour.
 const POINTS_MAX: usize = 360;
 
-/// How much earlier within its interval a sample may be taken than the first sample was.
+/// How much before the beginning of its interval a sample may be taken and still count for it.
+/// Intervals are counted from the first sample, which the timer may take a little late.
 const EARLY_US_MAX: i64 = 1_000_000;
 
 #[cfg(test)]

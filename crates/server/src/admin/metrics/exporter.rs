@@ -1,9 +1,10 @@
 //! The metrics of memcached_exporter 0.14.4, with its names, labels and types, computed from the
 //! same rows.
 //!
-//! A family is omitted if Larder has no truthful value for it. This concerns values that only make
-//! sense for memcached's pages, and counters per size class that Larder keeps only for all classes
-//! together. A test compares the page with the exporter's page and lists the differences.
+//! A family (the metrics with one name) is omitted if Larder has no truthful value for it. This
+//! concerns values that only make sense for memcached's memory pages, and counters per size class
+//! that Larder keeps only for all classes together. A test compares the page with the exporter's
+//! page and lists the differences.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +146,7 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
     page.family(&full("commands_total"), Counter, help, &samples);
     show_classes(ITEMS, &rows.items, &[Section::Items], page);
     show_classes(SLABS, &rows.slabs, &[Section::Slabs], page);
-    // From the start and for every class, because alerts divide by it.
+    // Shown from the start and for every class, even if it is 0, because alerts divide by it.
     let samples: Samples = rows
         .out_of_memory
         .iter()

@@ -1,4 +1,5 @@
-//! Families of metrics, and the text of the metrics page.
+//! The text of the metrics page. A family is the metrics with the same name, which differ only in
+//! their labels.
 
 use std::fmt::Write;
 

@@ -34,7 +34,8 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// Returns the page.
 pub(super) async fn page(server: &Arc<Server>) -> String {
-    // Workers advance the clock on request. The main thread advances it once a second.
+    // The cache's clock may be up to a second old here: only workers advance it at each request.
+    // This call advances it.
     server.clock();
     let rows = Rows::gather(server).await;
     let mut page = Page::default();

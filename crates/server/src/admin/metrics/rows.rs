@@ -22,7 +22,9 @@ pub(super) type NamedRows = HashMap<String, String>;
 pub(super) struct Rows {
     /// `stats`, and the last lines of `stats slabs`.
     pub(super) general: NamedRows,
+    /// `stats settings`.
     pub(super) settings: NamedRows,
+    /// `stats larder`.
     pub(super) larder: NamedRows,
     /// `stats items` and `stats slabs`, by size class.
     pub(super) items: BTreeMap<u8, NamedRows>,
@@ -63,7 +65,8 @@ fn of_class(name: &str) -> Option<(u8, String)> {
     Some((class.parse().ok()?, name.to_owned()))
 }
 
-/// Returns the rows of a command. A census is taken slice by slice, as it is for a connection.
+/// Returns the rows of a command. Rows that need a census (a walk that counts the stored items) are
+/// gathered slice by slice, as in a client's connection.
 pub(in crate::admin) async fn answer(
     server: &Arc<Server>,
     section: StatsSection,
@@ -85,7 +88,7 @@ pub(in crate::admin) async fn answer(
             }
             yield_now().await;
             if text.len() == before {
-                // A worker may take the slice in the meantime.
+                // In the meantime a worker may take the next slice for one of its clients.
                 sleep(SLICE_PAUSE).await;
             }
         }

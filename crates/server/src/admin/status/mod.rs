@@ -21,7 +21,8 @@ use crate::server::Server;
 
 /// Returns the document.
 pub(super) async fn document(server: &Arc<Server>) -> Value {
-    // Workers advance the clock on request. The main thread advances it once a second.
+    // The cache's clock may be up to a second old here: only workers advance it at each request.
+    // This call advances it.
     server.clock();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);

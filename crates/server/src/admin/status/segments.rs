@@ -1,4 +1,5 @@
-//! A map of the memory that shows its segments in at most a thousand cells.
+//! A map of the cache's memory. It shows the segments, the parts of the memory that are filled and
+//! emptied as a unit, in at most a thousand cells.
 
 use larder::{Cache, SegmentReport};
 use serde_json::{Value, json};
@@ -51,9 +52,13 @@ fn cell(cache: &Cache, first: u64, segments: u64, segment_bytes: u64) -> [u64; 6
 /// The use of a segment, in the order of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usage {
+    /// Items of the main pool: they were read, or returned soon after an eviction.
     Main,
+    /// Items of the small pool, where new items begin.
     Small,
+    /// The hash table of the keys.
     Index,
+    /// The fingerprints of items that were evicted recently.
     Ghost,
     Free,
 }

@@ -12,7 +12,8 @@ use crate::server::Server;
 
 /// Returns the document.
 pub(in crate::admin) async fn document(server: &Arc<Server>) -> (StatusCode, Value) {
-    // Workers advance the clock on request. The main thread advances it once a second.
+    // The cache's clock may be up to a second old here: only workers advance it at each request.
+    // This call advances it.
     server.clock();
     let mut members = Map::new();
     for (name, counter) in BIGCACHE {

@@ -32,7 +32,8 @@ impl Connection {
             if self.has_unsent() {
                 return Ok(Begun::Over(TurnOutcome::AwaitOutput));
             }
-            // The next turn would report it, but may be far off.
+            // The next turn also reports how much memory the connection holds, but it may begin
+            // much later.
             self.report_holding(executor);
             self.note_stage();
         }
@@ -50,7 +51,8 @@ impl Connection {
                 Ok(Begun::Over(if self.has_unsent() {
                     TurnOutcome::AwaitOutput
                 } else if self.io.may_have_input() {
-                    // A peer may send records without data forever.
+                    // A peer may send TLS records without data forever, so other connections take
+                    // their turns first.
                     TurnOutcome::Again
                 } else {
                     TurnOutcome::AwaitInput
@@ -70,8 +72,10 @@ impl Connection {
 
     /// Receives input up to a limit; returns `None` if there was none.
     ///
-    /// Input is received into the scratch. The backlog keeps only the beginning of a line that is
-    /// too long to be copied each time, and is then extended in place.
+    /// Input is received into the scratch, the worker's buffer that its connections share. If the
+    /// backlog contains the short beginning of a line, it is copied there, in front of the received
+    /// bytes. If the beginning is long, copying it for each receive would cost too much: then the
+    /// bytes are received into the backlog, after it.
     fn receive(
         &mut self,
         executor: &Executor,
@@ -121,7 +125,8 @@ impl EpollIo {
         let waiting = input.waiting();
         let (room, records) = scratch.input_room();
         let (front, room) = room.split_at_mut(waiting.len());
-        // A record is useful only once it is complete.
+        // Nothing of a record can be decrypted before it is complete, so the rest of an incomplete
+        // record is received in addition to `bytes_max`.
         let part_bytes = self.tls.as_ref().map_or(0, |tls| tls.incoming_bytes());
         let room_bytes = room.len().min(bytes_max + part_bytes);
         let room = &mut room[..room_bytes];

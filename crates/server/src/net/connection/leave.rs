@@ -6,7 +6,8 @@ use super::Connection;
 
 impl Connection {
     /// True if every request that has begun to arrive has its response, and the kernel has accepted
-    /// the responses. A connection that has sent no request so far is about to begin.
+    /// the responses. False for a connection that has sent no request yet: its first request may be
+    /// on its way.
     pub(crate) fn is_between_requests(&self) -> bool {
         let (held_bytes, _) = self.io.held_bytes();
         self.has_run()
@@ -36,7 +37,7 @@ impl Connection {
         if let Some(tls) = self.io.tls_mut() {
             tls.say_goodbye(&self.socket);
         }
-        // Fails if the peer is gone. The next event reports that.
+        // Fails if the peer is gone. In that case the next event reports the end of the connection.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 }

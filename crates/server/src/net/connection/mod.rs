@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     /// The second of the last progress: a command, a part of a value or a response. Handshakes and
     /// bytes of an incomplete command do not count.
     active: Second,
-    /// The time at which the wait returned that reported the last input.
+    /// When the worker learned of the last input: the time at which its wait for events returned.
     arrived_ns: u64,
     /// The connection's entry in `stats conns`; mirrors `active` and `stage`.
     conn_stats: Arc<ConnStats>,
@@ -129,7 +129,8 @@ impl Connection {
         self.turn.has_begun()
     }
 
-    /// Makes the connection wait for the end of its turn.
+    /// Parks the connection: its turn does not end before the disk contains the changes that the
+    /// output confirms.
     pub(crate) fn park(&mut self) {
         self.turn.park();
     }
@@ -218,12 +219,13 @@ impl Connection {
         }
     }
 
-    /// Records the time at which the wait returned that reported input.
+    /// Records when the worker learned of input: the time at which its wait for events returned.
     pub(crate) fn note_arrival(&mut self, ns: u64) {
         self.arrived_ns = ns;
     }
 
-    /// Returns the time at which the wait returned that reported the last input.
+    /// Returns when the worker learned of the last input: the time at which its wait for events
+    /// returned.
     pub(crate) fn arrived_ns(&self) -> u64 {
         self.arrived_ns
     }

@@ -1,4 +1,5 @@
-//! Sends the descriptor of the region to a local reader.
+//! Sends the descriptor of the region, which is the cache's memory, to a local reader: a client on
+//! this machine that reads items there directly.
 
 use larder_stats::Counter;
 

@@ -1,4 +1,5 @@
-//! A turn of a connection: it receives input, executes it, and sends the output.
+//! A turn of a connection: the work that its worker does for it before it serves the next
+//! connection. A turn receives input, executes it, and sends the output.
 
 use larder::{DiskPages, DiskRead, Wait};
 use larder_item::Second;
@@ -172,5 +173,5 @@ impl Connection {
     }
 }
 
-/// How many keys of a connection are prefetched in each turn.
+/// How many keys of a connection's input are prefetched in each turn.
 const KEYS_AHEAD_MAX: usize = 16;

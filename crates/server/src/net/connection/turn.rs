@@ -1,11 +1,13 @@
-//! The turns of a connection: their states, their limits and their results.
+//! The turns of a connection: their states, their limits and their results. A turn is the work that
+//! the worker does for one connection before it serves the next one.
 //!
 //! ```text
 //! waiting ── there is input ──▶ begun ── it is executed ──▶ waiting
 //! waiting ── there is more to do ──▶ queued ── the worker comes to it ──▶ waiting
 //! ```
 //!
-//! Only [`TurnState`] changes the state. The worker, the session and both I/O loops report to it.
+//! Only [`TurnState`] changes the state. The worker, the session and the I/O of epoll and of
+//! io_uring report to it.
 
 use std::ops::Range;
 
@@ -32,7 +34,8 @@ enum Phase {
     Waiting,
     /// The connection waits for another turn instead of an event.
     Queued,
-    /// A turn with input has begun. A second turn would execute input out of order.
+    /// A turn with input has begun. A second turn must not begin before it ends, because that turn
+    /// would execute later input first.
     Begun,
 }
 
@@ -76,7 +79,7 @@ impl TurnState {
         self.phase = Phase::Begun;
     }
 
-    /// Keeps the turn open until its output may be sent.
+    /// Keeps the turn open until the disk contains the changes that its output confirms.
     pub(super) fn park(&mut self) {
         self.phase = Phase::Begun;
     }

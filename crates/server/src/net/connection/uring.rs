@@ -190,7 +190,8 @@ impl Connection {
     /// Records that the ring's send is complete.
     pub(crate) fn note_sent(&mut self, executor: &Executor) {
         if self.io.uring_mut().is_some_and(UringIo::end_send) {
-            // The next turn would report it, but may be far off.
+            // The next turn also reports how much memory the connection holds, but it may begin
+            // much later.
             self.report_holding(executor);
             self.note_stage();
         }

@@ -1,4 +1,5 @@
-//! The buffers into which the kernel receives. Some of them are lent to connections.
+//! The buffers of a ring into which the kernel receives. A connection that executes received bytes
+//! borrows their buffer and returns it afterwards.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -9,7 +10,9 @@ use io_uring::types::BufRingEntry;
 /// A lent buffer with received bytes. The holder must return it.
 #[derive(Debug)]
 pub(crate) struct LentBuffer {
+    /// The number of the buffer in the ring.
     pub(super) number: u16,
+    /// How many bytes were received into it.
     pub(super) bytes: usize,
 }
 
@@ -18,8 +21,11 @@ pub(super) struct Buffers {
     /// The list of buffers that the kernel may use. The kernel reads it; the tail is in the first
     /// entry.
     pub(super) entries: NonNull<BufRingEntry>,
+    /// The memory of all buffers.
     bytes: NonNull<u8>,
+    /// The number of buffers provided so far, modulo 2^16. The kernel reads a copy of it.
     tail: u16,
+    /// True if the memory must never be freed, because the kernel may still write to it.
     pub(super) is_leaked: bool,
 }
 

@@ -12,7 +12,7 @@ use nix::libc;
 pub(crate) struct DirectReceive {
     direct_buffer: DirectBuffer,
     value_bytes: usize,
-    /// Written by the kernel.
+    /// The bytes that follow the value; written by the kernel.
     behind: UnsafeCell<[u8; BEHIND_BYTES]>,
     has_behind: bool,
     /// Filled in when the receive is submitted.
@@ -44,8 +44,8 @@ impl DirectReceive {
         })
     }
 
-    /// Returns the buffer, the number of the `bytes` received that are in it, and the bytes that
-    /// follow them.
+    /// Splits `bytes` received bytes: returns the direct buffer, how many of the bytes are in it,
+    /// and the bytes that arrived after the value.
     pub(crate) fn into_parts(self: Box<Self>, bytes: usize) -> (DirectBuffer, usize, Vec<u8>) {
         let value_bytes = bytes.min(self.value_bytes);
         let Self { direct_buffer, behind, .. } = *self;

@@ -234,7 +234,8 @@ impl Ring {
             }
             let (kind, key) = (entry.user_data() >> KEY_BITS, entry.user_data() & KEY_MAX);
             if kind == Kind::HangUp as u64 {
-                // It does not matter whether a receive was cancelled.
+                // This is the completion of the cancellation. Whether there was a receive to cancel
+                // does not matter: the socket can be closed now.
                 if let Some(hang_up) = hang_ups.try_remove(key as usize) {
                     events.push(Event::Closed(hang_up.as_fd().as_raw_fd()));
                     hang_up.finish();
@@ -271,7 +272,7 @@ impl Ring {
             let before = self.under_way;
             let second = Timespec::from(Duration::from_secs(1));
             let submitter = self.io.submitter();
-            // The result only tells whether there was anything to cancel. Only completions count.
+            // The result is not needed: whether anything was cancelled shows in the completions.
             let _ = submitter.submit();
             let _ = submitter.register_sync_cancel(Some(second), CancelBuilder::any());
             // The kernel reports a few completions at a time.

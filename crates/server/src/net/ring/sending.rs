@@ -1,4 +1,4 @@
-//! Outputs that the kernel sends.
+//! Outputs that the kernel sends for a ring. Their memory must stay in place until it has finished.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{fmt, mem};

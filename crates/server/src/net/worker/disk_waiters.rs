@@ -1,4 +1,4 @@
-//! Turns that wait until their keys were looked up on the disk.
+//! Turns that wait for a lookup: the disk tier must be read for items that their commands need.
 //!
 //! ```text
 //! executed ── a command needs the disk ──▶ asking ── all reads are complete ──▶ executed on
@@ -48,17 +48,20 @@ pub(super) struct DiskWaiters {
 #[derive(Debug)]
 struct AskingTurn {
     turn: PendingTurn,
+    /// The lookups of the turn, one for each key.
     lookups: Vec<DiskLookup>,
     /// The results of the reads for a list of items. A turn has either these or lookups.
     listed: Vec<Option<DiskPages>>,
+    /// How many reads have not completed yet.
     under_way: usize,
 }
 
 /// The results of the disk lookups for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// True if the turn continues after a wait.
+    /// True if the turn has already waited for the disk, and now continues.
     goes_on: bool,
+    /// The completed lookups, one for each key.
     lookups: Vec<DiskLookup>,
     /// The results of the reads for a list of items.
     listed: Vec<DiskPages>,
@@ -229,8 +232,9 @@ impl Worker {
         }
     }
 
-    /// Continues turns if the disk accepts changes again or if they have waited long enough. Also
-    /// begins the reads of turns that wait for other reads.
+    /// Continues turns with changes if the disk accepts changes again, or if they have waited until
+    /// their deadline. Also begins the reads of turns that had to wait because the reads of other
+    /// turns occupied too much memory.
     pub(super) fn ask_on(&mut self) {
         if !self.asking.crowded.is_empty() {
             self.inbox.note_parking();
@@ -271,14 +275,15 @@ impl Worker {
 }
 
 impl PendingTurn {
-    /// True if the turn continues after it has waited for the disk.
+    /// True if the turn has already waited for the disk, and now continues.
     pub(super) fn goes_on(&self) -> bool {
         self.answers.goes_on
     }
 }
 
-/// The maximum memory of a turn's reads in bytes, not counting the last read. Items that do not fit
-/// into the output would have to be read again.
+/// The maximum memory of a turn's reads in bytes, not counting the last read. It equals the maximum
+/// output of a turn: if more were read, the items that do not fit into the output would have to be
+/// read again in the next turn.
 const TURN_BYTES_MAX: usize = OUTPUT_BYTES_HIGH;
 
 /// The maximum memory of the reads of all turns in bytes, not counting the last turn.

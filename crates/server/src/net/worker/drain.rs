@@ -1,4 +1,6 @@
-//! Draining: connections are closed between requests while the listener continues to accept.
+//! Draining: an operator takes the server out of service, or a successor has taken over. The
+//! connections are closed between requests. The listener of a server out of service continues to
+//! accept.
 //!
 //! A request that has begun to arrive is either executed and answered, or not executed at all. A
 //! connection between requests is sent the end of its output, and closed when the peer closes its
@@ -23,7 +25,8 @@ pub(super) struct DrainProgress {
     is_on: bool,
     /// The connections that remain, each with the time at which the worker first found it.
     remaining: HashMap<u64, i64>,
-    /// The connections to which the end of their output was sent, each with the time of that.
+    /// The connections to which the worker has sent the end of their output, each with the time at
+    /// which it did so.
     leaving: HashMap<u64, i64>,
     /// The time at which the limits were last checked.
     checked_us: i64,

@@ -71,12 +71,12 @@ pub(crate) struct Worker {
     asking: DiskWaiters,
     /// The disk writes that the operations of turns have deferred waiting for.
     deferred: Deferred,
-    /// Connections whose outputs were passed to a ring most recently.
+    /// Connections whose outputs were passed to the ring in the last turn of the loop.
     sending: Vec<Token>,
     /// Connections for which the ring had no buffers, in the order in which they wait. Connections
     /// that need a buffer later are appended.
     starved: VecDeque<Token>,
-    /// Number of connections that had an event or more to do in this turn of the loop.
+    /// Number of events and of connections with more to do in this turn of the loop.
     crowd: usize,
     scratch: Scratch,
     clock: Clock,
@@ -323,7 +323,8 @@ impl Worker {
         }
         self.ask_on();
         if is_woken {
-            // Not earlier, because a connection whose turn has begun must not start a second one.
+            // Not earlier: a `watch` connection may have begun a turn above, and must not begin
+            // another one.
             self.show_lines(contended);
             self.end_turns(contended);
         }
@@ -382,7 +383,7 @@ impl Worker {
         let was_queued = connection.is_queued();
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
             Begun::Over(outcome) => self.conclude(token, outcome),
-            // Other work of the same wake is handled after the lines.
+            // When the earlier turn ends, the connection is queued for this input.
             Begun::Earlier => {}
             Begun::Ready(input) => {
                 // With a ring, the input has already been received.
@@ -584,14 +585,14 @@ fn datagrams_key(number: usize) -> u64 {
 /// sends all output, so that it can prefetch the keys of all turns together.
 const TURNS_MAX: usize = 16;
 
-/// Maximum output of all connections that take their turns one after the other, because the last
-/// one waits for all of it. If there are many connections, each renders less in its turn, but at
-/// least the minimum.
+/// Maximum output of one turn of the loop, in which the last connection waits for the output of all
+/// others. With more than `CROWD_MIN` connections, each may therefore render less in its turn, but
+/// at least `CROWDED_BYTES_MIN`.
 const CROWD_BYTES: usize = 2 * 1024 * 1024;
 const CROWD_MIN: usize = CROWD_BYTES / OUTPUT_BYTES_HIGH;
 const CROWDED_BYTES_MIN: usize = 4 * 1024;
 
-/// How many keys of lists all connections of a turn look up together. That takes about 10 ms.
+/// How many keys of lists all connections look up in one turn of the loop. It takes about 10 ms.
 const CROWD_KEYS: usize = 64 * 1024;
 const CROWDED_KEYS_MIN: usize = 100;
 

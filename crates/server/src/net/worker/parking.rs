@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A parked connection stays in its turn, and reads again only when that is over. Other connections
-//! of the worker continue. Each sync wakes the workers that have parked turns.
+//! of the worker continue. Each sync wakes the workers that have parked turns. Without this wait, a
+//! client could receive the confirmation of a change that a power failure then undoes.
 
 use std::slice;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The durations that a worker measures: every turn of its loop, and one batch in 16.
+//! The durations that a worker measures: every turn of its loop, and one batch in 16. A batch is
+//! the commands that a connection executes in one call of its session.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ pub(super) struct Stopwatches {
     /// The time at which the last wait returned.
     woken_ns: u64,
     choice: Choice,
-    /// Batches whose output the ring passes to the kernel with the next wait.
+    /// Timed batches whose output the ring passes to the kernel with the next wait. Their time ends
+    /// then.
     unsubmitted: Vec<Stopwatch>,
 }
 
@@ -28,11 +30,14 @@ pub(super) struct Stopwatch {
     pub(super) arrived_ns: u64,
 }
 
-/// Chooses one of every [`BATCHES_PER_SAMPLE`] consecutive batches at random. A fixed choice would
-/// always fall on the same connection if exactly that many connections take turns.
+/// Chooses one of every [`BATCHES_PER_SAMPLE`] consecutive batches at random. If it always chose
+/// the last one, and exactly that many connections took turns, it would only ever measure one of
+/// them.
 #[derive(Debug)]
 struct Choice {
+    /// How many batches remain until the next choice.
     left: usize,
+    /// The value of `left` at which a batch is timed.
     chosen: usize,
     random: Rng,
 }

@@ -19,8 +19,8 @@ impl Worker {
     /// Handles received bytes of a connection.
     pub(super) fn take_received(&mut self, token: Token, lent: LentBuffer, contended: bool) {
         if self.connections.of(token).is_some_and(Connection::has_begun) {
-            // This is the next part of something large. It need not be kept if the previous part is
-            // executed first.
+            // The connection already has a turn with the previous part of its input. That turn is
+            // executed first, so that this part need not be copied to the backlog.
             self.end_turns(contended);
         }
         let Self { connections, poller, scratch, executor, stopwatches, .. } = self;
@@ -87,8 +87,9 @@ impl Worker {
         } else if reception == Reception::Starved {
             self.starve(token);
         } else if !connection.has_begun() {
-            // Otherwise the end of the connection's turn starts the receive. Only then is it known
-            // where the next bytes belong.
+            // Otherwise the end of the connection's turn starts the receive, because only the
+            // executed input shows whether the next bytes belong to a value that is received
+            // directly.
             self.receive(token);
         }
     }
@@ -167,8 +168,8 @@ impl Worker {
         }
     }
 
-    /// Starts receives for the connections that have waited longest for a buffer, one for each free
-    /// buffer.
+    /// Starts receives for the connections that have waited longest for a buffer, at most as many
+    /// as the ring has buffers.
     pub(super) fn receive_for_starved(&mut self) {
         for _ in 0..BUFFERS {
             let Some(token) = self.starved.pop_front() else { break };

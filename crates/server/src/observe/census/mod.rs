@@ -3,8 +3,9 @@
 //! The walk is divided into slices, each of which takes a fraction of a millisecond of the worker
 //! whose client requests it. All clients share the census: only one walk is in progress at a time,
 //! and its result answers every request of the next second. In a small cache, a single slice covers
-//! everything. Each request then takes a new census, until the censuses of a second have cost as
-//! much as the census of a large cache.
+//! everything. Each request then takes a new census. But once the censuses of the current second
+//! have cost as much as the census of a large cache, further requests of this second share the last
+//! one.
 
 mod stored;
 
@@ -29,6 +30,7 @@ pub(crate) struct Census {
     /// The cache's second in which the census was taken.
     second: Second,
     taken_us: i64,
+    /// True if one slice counted all items.
     is_small: bool,
 }
 
@@ -56,7 +58,7 @@ struct Shared {
     walk: Option<Walk>,
     /// The group at which the next walk begins, so that each walk visits another part of the index.
     next_group: u64,
-    /// The start of the period in which small censuses are counted, and their number.
+    /// The start of the second in which censuses of a single slice are counted, and their number.
     small_since_us: i64,
     small_count: u32,
 }
@@ -66,10 +68,13 @@ struct Shared {
 struct Walk {
     classes: Vec<StoredItems>,
     sizes: BTreeMap<u64, u64>,
+    /// The time of the last slice, on the monotonic clock.
     stepped_us: i64,
+    /// The number of slices so far.
     slices: u32,
     /// The number of groups in the index at the start of the walk.
     groups: u64,
+    /// The group of the index that the next slice visits first.
     next_group: u64,
     groups_seen: u64,
     items_seen: u64,
@@ -99,8 +104,8 @@ impl Censuses {
         shared.step(&self.subject)
     }
 
-    /// Returns the census as far as it has been taken, at the cost of one slice. For clients that
-    /// cannot wait.
+    /// Returns the census as far as it has been taken, scaled up to the whole cache, for clients
+    /// that cannot wait for more slices. Takes at most one slice.
     pub(crate) fn at_once(&self) -> Arc<Census> {
         let subject = &self.subject;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +150,8 @@ impl Shared {
         {
             return self.latest.clone();
         }
-        // If the clients have abandoned a walk, it is out of date.
+        // A walk that no client has continued for a second was abandoned, and its counts are out of
+        // date.
         let walk = match self.walk.take().filter(|walk| now_us - walk.stepped_us < SECOND_US) {
             Some(walk) => walk,
             None => Walk::begin(subject, self.next_group, now_us),

@@ -2,10 +2,10 @@
 //!
 //! Workers sample their commands ([`sampler`]) and pass the samples through rings to one thread. It
 //! keeps counts of the heaviest keys ([`sketch`], [`collector`]) and publishes the list. The thread
-//! decides how many commands one sample stands for, so that the number of samples is about the same
-//! under any load. So the cost is bounded, and the estimate is as good at 400,000 requests per
-//! second as at four million. Nothing is sampled until a client requests the list, unless there is
-//! an admin listener.
+//! decides how many commands one sample stands for (the *mean*), so that the number of samples is
+//! about the same under any load. This bounds the cost, and the estimate is as good at 400,000
+//! requests per second as at four million. Nothing is sampled until a client requests the list,
+//! unless there is an admin listener.
 
 mod collector;
 mod sampler;
@@ -143,7 +143,8 @@ impl std::fmt::Debug for HotKeys {
 /// docs/decisions/0027-hot-keys.md.
 const SAMPLES_PER_SEC: f64 = 12_500.0;
 
-/// If a check finds this many times the intended number of samples, it adapts the mean immediately.
+/// If a check finds this many times the intended number of samples, it adapts the mean immediately
+/// instead of with the next list.
 const SUDDEN: f64 = 2.0;
 
 /// How many commands a sample stands for: initially, at least and at most.

@@ -83,7 +83,8 @@ impl Sampler {
             return Some(SampleResult::Off);
         }
         self.skipped.set(rest.skip());
-        // The very first command was not chosen at random.
+        // At this command the sampler found that sampling has been switched on. The command was not
+        // chosen at random, so it is not a sample.
         if weight == 0 {
             return Some(SampleResult::Off);
         }

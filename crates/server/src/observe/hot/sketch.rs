@@ -1,12 +1,14 @@
-//! Finds the heaviest keys of a stream in bounded memory, by commands and by bytes.
+//! Finds the heaviest keys of a sequence of samples in bounded memory, in two orders: by commands
+//! and by bytes.
 //!
-//! A key is counted from its first sample on. When there are too many keys, the sketch drops those
+//! A key is counted from its first sample on. When there are too many keys, a *purge* drops those
 //! that are light in both orders, and remembers the heaviest weight among them. A key that appears
-//! (again) later starts with that weight, which is the error of its count. So counts are never too
-//! low, and they are too high by at most the error. The error is at most the weight of all samples
-//! divided by the number of keys that a purge leaves in an order. Sources: Misra, Gries, "Finding
-//! repeated elements" (1982); Anderson and others, "A high-performance algorithm for identifying
-//! frequent items in data streams" (2017).
+//! after a purge may have had up to this weight before. Its count therefore starts with this
+//! weight, which is the error of the count. So counts are never too low, and they are too high by
+//! at most the error. The error is at most the weight of all samples, divided by the number of keys
+//! that a purge leaves in each order. Sources: Misra, Gries, "Finding repeated elements" (1982);
+//! Anderson and others, "A high-performance algorithm for identifying frequent items in data
+//! streams" (2017).
 
 use std::collections::HashMap;
 
@@ -42,6 +44,8 @@ pub(super) struct Count([Tally; Order::ALL.len()]);
 /// A count in one order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
+    /// The commands or bytes that the key's samples stand for. Never too low, and too high by at
+    /// most `error`.
     pub(super) weight: f64,
     /// The part of `weight` that may belong to other keys.
     pub(super) error: f64,
@@ -73,8 +77,8 @@ impl Sketch {
     /// Drops the keys that are light in both orders, which are at least a third of them.
     fn purge(&mut self) {
         let mut weights = Vec::with_capacity(self.counts.len());
-        // The heaviest dropped weights. They never decrease, because a new count starts with the
-        // previous ones.
+        // The heaviest dropped weights. A purge never decreases them, because a new count starts
+        // with the weights of the previous purge.
         self.missed = Order::ALL.map(|order| {
             weights.clear();
             weights.extend(self.counts.values().map(|count| count.of(order).weight));

@@ -1,4 +1,4 @@
-//! `watch`: connections that receive a log of events.
+//! `watch`: watchers, which are connections that receive a log of events.
 //!
 //! ```text
 //! worker ── its ring ──┐
@@ -37,7 +37,8 @@ use rings::{Batch, Rings};
 pub(crate) struct Watchers {
     /// The topics of all watchers together. Checked before a line is written.
     topics: AtomicU16,
-    /// The log whose interest follows the topics.
+    /// The log of `-v`. Its interest tells the workers which events to report, and must contain
+    /// these topics.
     log: Arc<Log>,
     rings: Rings,
     logs: Mutex<Logs>,
@@ -152,8 +153,8 @@ impl Watchers {
         logs.is_collecting.then_some(taken.lines)
     }
 
-    /// Updates the log's interest to the current watchers. The caller holds their lock, so that the
-    /// last change wins.
+    /// Makes the log's interest contain the topics of the current watchers. The caller holds the
+    /// lock of the watchers, so that two changes cannot overtake each other.
     fn update_interest(&self, logs: &Logs) {
         let topics = logs.topics();
         self.topics.store(topics.bits(), Relaxed);

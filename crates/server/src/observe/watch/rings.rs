@@ -27,7 +27,7 @@ struct Ring {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     dropped: u64,
-    /// The thread to wake when the ring is half full.
+    /// The thread that is woken when the ring is half full.
     collector: Option<Thread>,
 }
 
@@ -36,6 +36,7 @@ struct Ring {
 struct Entry {
     number: u64,
     topics: Topics,
+    /// The position of the line in the bytes of its ring.
     at: Range<usize>,
 }
 
@@ -127,7 +128,7 @@ impl Rings {
         collected
     }
 
-    /// Sets the thread to wake when a ring is half full.
+    /// Sets the thread that is woken when a ring is half full.
     pub(super) fn wake_when_half_full(&self, collector: &Thread) {
         for ring in &self.rings {
             lock(ring).collector = Some(collector.clone());

@@ -1,5 +1,5 @@
-//! Requests to a cache that is still opening, without I/O. A few are answered; the others are
-//! refused after they have waited long enough.
+//! The conversation with one client while the cache opens, without I/O. A few requests are
+//! answered. The others wait for the cache, and are refused if it does not open in time.
 
 use larder_options::Protocol;
 use larder_protocol::{
@@ -56,8 +56,8 @@ impl Exchange {
         self.passing_bytes == 0 && self.owed.is_none() && self.parser.is_between_commands()
     }
 
-    /// Processes the bytes that have arrived. `refuses` is true if the request has waited long
-    /// enough.
+    /// Processes the bytes that have arrived. If `refuses` is true, a request that needs the cache
+    /// has waited for its maximum time, and is refused.
     pub(super) fn step(
         &mut self,
         input: &[u8],
@@ -100,7 +100,8 @@ impl Exchange {
                     self.parser = parser;
                     return Step::Consumed(consumed);
                 }
-                // The remaining keys of a list follow the refused one.
+                // If one key of a list was refused, the remaining keys of the same line must not
+                // wait: the error responds to the whole line.
                 if !refuses && self.parser.is_between_commands() {
                     return Step::Wait;
                 }

@@ -1,4 +1,4 @@
-//! A connection while the cache opens.
+//! A guest: a connection that is served while the cache opens, before it belongs to a worker.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ pub(super) struct Guest {
     protocol: Protocol,
     exchange: Exchange,
     out: Vec<u8>,
+    /// True if the connection ends once its output is sent.
     closes: bool,
     /// The time until which the next request waits for the cache.
     waits_until: Option<Instant>,
@@ -97,8 +98,8 @@ impl Guest {
                     self.closes = true;
                 }
                 Step::NeedMore if peeked == 0 => return Ok(Awaits::Input),
-                // The socket stays readable, so the connection checks an incomplete line again a
-                // little later.
+                // The peeked bytes keep the socket readable, so readiness does not show when the
+                // rest of the line arrives. The connection checks again a little later.
                 Step::NeedMore => return Ok(Awaits::Until(now + PART_PAUSE)),
                 Step::Wait => {
                     let until = *self.waits_until.get_or_insert(now + patience);

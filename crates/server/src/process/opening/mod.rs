@@ -1,4 +1,4 @@
-//! Serves clients while the cache opens. A store may read its log for minutes.
+//! Serves clients while the cache opens, which may take minutes if a disk tier must read its log.
 //!
 //! ```text
 //! cache opens within 100 ms ─▶ the workers serve, and nothing of this is seen
@@ -6,8 +6,9 @@
 //!              other requests wait, then fail ─▶ the workers get the connections
 //! ```
 //!
-//! A connection is passed on while its unread bytes are still in the kernel: this module only peeks
-//! at a request first, and removes it from the socket once it has the response.
+//! A connection is passed on to a worker, which must receive every request that has no response
+//! yet. So this module first only peeks at a request in the kernel's buffer, and removes it from
+//! the socket once it has the response.
 
 mod exchange;
 mod guest;

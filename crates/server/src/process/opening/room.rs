@@ -21,7 +21,7 @@ use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
 use crate::waker::Waker;
 
-/// Receives the connections once the cache is open.
+/// A function that receives the connections once the cache is open, and passes them to the workers.
 pub(super) type Guests = Box<dyn Fn(NewConnection) + Send>;
 
 /// A cache that is being opened.
@@ -30,6 +30,7 @@ pub(crate) struct Opening {
     shared: Arc<Shared>,
 }
 
+/// The state that the opening process shares with the thread.
 struct Shared {
     waker: Waker,
     /// Set when the cache is open.
@@ -44,7 +45,7 @@ impl fmt::Debug for Shared {
 
 impl Opening {
     /// Serves connections once the opening has taken so long that clients should not wait any
-    /// longer. Also tells the service manager then that the sockets respond.
+    /// longer. At that point also tells the service manager that the sockets respond.
     ///
     /// Does not accept from sockets with TLS, or from any socket if clients must log in. Those
     /// clients wait in the kernel.
@@ -112,13 +113,14 @@ struct Room {
     patience: Duration,
     progress: Progress,
     supervisor: Supervisor,
+    /// When the opening began.
     begun: Instant,
 }
 
 impl Room {
     fn run(mut self) {
         let mut waited = [PollFd::new(&self.shared.waker, PollFlags::IN)];
-        // If the wait is interrupted, the thread only begins to serve a little early.
+        // If a signal interrupts the wait, the thread only begins to serve a little early.
         let _ = poll(&mut waited, Some(&timespec(SILENT_MAX)));
         let mut notified = None;
         let taker = loop {
@@ -200,7 +202,8 @@ impl Room {
         }
         match poll(&mut waited, Some(&timespec(timeout))) {
             Ok(_) | Err(Errno::INTR) => {}
-            // The wait fails if no memory is left. A pause does no harm then.
+            // The wait fails if no memory is left. In that case the thread only pauses, and tries
+            // again.
             Err(_) => thread::sleep(TURN_MAX),
         }
         let is_ready = |waited: &&PollFd<'_>| !waited.revents().is_empty();

@@ -79,8 +79,8 @@ impl Channel {
             let words = [MEMORY, readers.as_bytes()].concat();
             send_message(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
         }
-        // After the memory, because a version that does not know this message reads the memory
-        // before it.
+        // After the memory, because a version that understands the message with the memory, but not
+        // this one, expects the memory first.
         for sockets in admin.chunks(MESSAGE_SOCKETS_MAX) {
             send_message(&ours, ADMIN, sockets)?;
         }
@@ -119,7 +119,8 @@ fn send_message(channel: &OwnedFd, words: &[u8], sockets: &[BorrowedFd<'_>]) -> 
     if !sockets.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(sockets));
     }
-    // The reader has not started yet, so waiting would not help if the message does not fit.
+    // The new process has not started yet. If the message does not fit into the channel, waiting
+    // would not help, because no process reads the channel yet.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg(channel, &[IoSlice::new(words)], &mut control, flags)?;
     Ok(())
@@ -179,7 +180,7 @@ impl Predecessor {
     /// Notifies the predecessor that this process serves. From then on the predecessor accepts no
     /// connections.
     pub(crate) fn notify_ready(self) {
-        // Fails if the predecessor has ended. Then this process is needed all the more.
+        // Fails if the predecessor has ended. This process serves in any case.
         let _ = send(&self.channel, READY, SendFlags::NOSIGNAL);
     }
 }
@@ -267,12 +268,15 @@ pub(crate) const MARK: &str = "LARDERD_SUCCEEDS";
 const MORE: &[u8] = b"larderd 1 sockets";
 const LAST: &[u8] = b"larderd 1 all";
 
-/// The prefix of the old server's `--local-readers` in the message with the cache's memory.
+/// The beginning of the message with the cache's memory. The old server's `--local-readers`
+/// follows.
 const MEMORY: &[u8] = b"larderd 1 memory ";
 /// The text of a message with sockets of the admin listener.
 const ADMIN: &[u8] = b"larderd 1 admin";
 
-/// Group names from files have at most 32 bytes. Longer names are truncated, and then do not match.
+/// Maximum length of this message. It has space for `--local-readers` with a group name of 32
+/// bytes, the longest in the system's files. A longer name is truncated and then does not match the
+/// option, so the new process does not use the memory.
 const MEMORY_WORDS_MAX: usize = 512;
 
 /// The new process's responses.

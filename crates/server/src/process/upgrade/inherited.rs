@@ -23,6 +23,7 @@ pub(crate) struct InheritedSocket {
 /// An address from the options that is not assigned to a socket yet.
 struct WantedAddress {
     address: SocketAddr,
+    /// The entry of the options that names the address.
     at: ListenAt,
 }
 

@@ -2,8 +2,8 @@
 //! hands over its sockets. Once the new process serves, the old one only keeps its existing
 //! connections.
 //!
-//! Until then nothing changes. A new process that fails, or takes too long, only leaves a line in
-//! the log.
+//! Until the new process serves, the old one continues as before. If the new process fails or takes
+//! too long, the only effect is a line in the log.
 //!
 //! Two processes cannot use the directory of `--tier-path` together, so the new process asks for it
 //! as its last step before it serves. The old process then closes its connections between requests,
@@ -75,7 +75,9 @@ pub(crate) enum Turn {
 struct Successor {
     process: Child,
     channel: Channel,
+    /// Started together with the process.
     since: Stopwatch,
+    /// True if the process must not be killed any more, because it serves or is about to.
     serves: bool,
 }
 
@@ -160,8 +162,8 @@ impl Upgrade {
         }
     }
 
-    /// Ends a new process that waits for the directory, because the whole service must end. Returns
-    /// false if none waits.
+    /// Ends the new process if it waits for the directory, because the service must end. Returns
+    /// false if no new process waits.
     pub(crate) fn give_up(&mut self) -> bool {
         let waits = matches!(self.stage, Stage::Releasing(..));
         if waits {
@@ -324,11 +326,13 @@ fn start_us_max(memory_bytes: u64) -> u64 {
 const START_US_MIN: u64 = 10_000_000;
 const START_GIB_US: u64 = 2_000_000;
 
-/// A little more than a drain takes with peers that neither send the rest of their requests nor
-/// close their side.
+/// How long the old process waits for its connections to end, from the time at which it begins to
+/// close them, before it exits anyway. This is a little longer than closing them between requests
+/// takes if peers neither send the rest of their requests nor close their side.
 const CLOSING_US_MAX: u64 = 8_000_000;
 
-/// A process closes its descriptors a moment before its end is visible to its parent.
+/// How often to look for the exit status of a new process that has closed the channel. A process
+/// that ends closes its descriptors a moment before its parent can read the status.
 const END_LOOKS: u32 = 20;
 const END_PAUSE: Duration = Duration::from_millis(5);
 

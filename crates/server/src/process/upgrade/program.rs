@@ -14,7 +14,9 @@ use std::process::Command;
 #[derive(Debug)]
 pub(crate) struct Program {
     path: io::Result<PathBuf>,
+    /// The name by which the program was called, and its arguments.
     words: Vec<OsString>,
+    /// The working directory.
     folder: Option<PathBuf>,
 }
 

@@ -29,9 +29,9 @@ pub(crate) struct Statistics {
     /// How long requests take.
     pub(crate) latencies: Latencies,
     threads: ThreadCounters,
-    /// Counter values at the last `stats reset`, or at the start. Each counter has only one writer
-    /// and is never set back. The counters of a cache that outlives its servers continue.
-    /// Statistics show the difference.
+    /// Counter values at the last `stats reset`, or at the start. Statistics show the difference to
+    /// them. The counters themselves are never set back: only one thread may write each, and the
+    /// counters of a cache that outlives its servers continue from server to server.
     at_reset: Mutex<[u64; Counter::COUNT]>,
 }
 

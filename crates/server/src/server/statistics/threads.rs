@@ -12,6 +12,7 @@ pub(crate) enum Thread {
     Worker(usize),
     /// The threads that collect lines for watchers. Only one runs at a time.
     Watchers,
+    /// The thread of `lru_crawler crawl`. Only one runs at a time.
     Crawler,
     /// The admin listener's thread.
     Admin,

@@ -18,7 +18,7 @@ use crate::server::{DISK_THREADS, Server};
 #[derive(Clone)]
 pub(crate) struct DiskThreads(SyncSender<Work>);
 
-/// Work for one of the threads, which runs it with its own executor.
+/// A closure for one of the threads, which calls it with the thread's executor.
 type Work = Box<dyn FnOnce(&Executor) + Send>;
 
 /// All threads are busy, and the queue of waiting work is full.

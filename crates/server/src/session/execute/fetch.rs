@@ -1,4 +1,6 @@
-//! `mg` and `me`: items with their metadata, and recache tokens.
+//! `mg` and `me`: items with their metadata, and recache tokens. When an item is stale or about to
+//! expire, one client receives its recache token, and with it the task of storing a new value; the
+//! others receive the old value.
 
 use std::task::Poll;
 
@@ -33,6 +35,7 @@ enum Attempt {
     Item,
     /// The item's metadata. The value follows in pieces, of which this is the first.
     Beginning(Piece, Box<LargeValue>),
+    /// Nothing: the fetch is a miss.
     Nothing,
     /// Nothing: the disk did not return the item.
     Failed(StoreError),
@@ -93,7 +96,9 @@ impl Executor {
         let (key, frame) = (fetch.key, call.frame);
         let call = match settled.token_holder {
             TokenHolder::NoPeer => call,
-            // A fetch that starts over would not receive the token again.
+            // An earlier attempt has found who has the token. If the command were suspended now and
+            // executed again, it would find the token taken. So from here on it reads the disk
+            // itself.
             TokenHolder::ThisPeer | TokenHolder::AnotherPeer => call.without_asking(),
         };
         let (start, mut head_end, mut meta) = (out.len(), 0, Meta::default());

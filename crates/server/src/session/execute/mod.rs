@@ -69,8 +69,9 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Returns the same call, but its operations read the disk themselves. Used after a side effect
-    /// that must not happen twice.
+    /// Returns the same call, but its operations read the disk themselves, instead of stopping so
+    /// that the caller reads it and executes the command again. Used after a side effect that must
+    /// not happen twice.
     fn without_asking(self) -> Self {
         Self { wait: self.wait.without_asking(), ..self }
     }
@@ -113,6 +114,7 @@ impl From<Response> for CommandResult {
 struct KeyRead<'a> {
     key: &'a [u8],
     with_cas: bool,
+    /// The counter of the item's size class that a hit increments.
     hits: ClassCounter,
 }
 
@@ -122,6 +124,7 @@ enum RenderedPart {
     Item,
     /// The item's header. The value follows in pieces, of which this is the first.
     Head(Piece, Box<LargeValue>),
+    /// Nothing: the read is a miss.
     Nothing,
     /// The disk did not return the item.
     Failed(StoreError),
@@ -164,8 +167,8 @@ impl Executor {
         Self::counting(server, counters, class_counters)
     }
 
-    /// Creates the executor of the thread number `number`, counted from 0, of those that may wait
-    /// for the disk.
+    /// Creates the executor of a thread of [`DiskThreads`](disk_threads::DiskThreads). `number`
+    /// counts these threads from 0.
     pub(crate) fn of_disk_thread(server: Arc<Server>, number: usize) -> Self {
         let counters = Arc::clone(server.counters(Thread::Disk(number)));
         let class_counters = server.statistics.class_tally.disk_thread(number);
@@ -190,7 +193,8 @@ impl Executor {
         self.asker.set(descriptor);
     }
 
-    /// Allows connections to wait for more than input: `waker` wakes the worker.
+    /// Allows connections to wait for something other than input, such as watch lines: `waker` then
+    /// wakes the worker.
     pub(crate) fn waking(self, waker: &Arc<Waker>) -> Self {
         Self { waker: Some(Arc::clone(waker)), ..self }
     }
@@ -441,7 +445,8 @@ impl Executor {
         }
     }
 
-    /// Records reads that the peer made in shared memory. Each hint counts as several reads, for
+    /// Records hints of a local reader: keys that it has read in the cache's memory without a
+    /// request. A reader reports only some of its reads, so each hint counts as several, for
     /// eviction and for the statistics.
     pub(crate) fn note_reads(&self, keys: &[u8], wait: Wait<'_>) {
         let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
@@ -538,7 +543,7 @@ pub(crate) fn ready(response: Poll<Response>) -> Response {
     }
 }
 
-/// Used as descriptor without a connection.
+/// The descriptor of an executor that executes no connection's command.
 pub(crate) const NO_CONNECTION: RawFd = -1;
 
 /// An item that is evicted during this many reads in a row counts as a miss.

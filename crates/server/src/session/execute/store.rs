@@ -24,7 +24,8 @@ impl Executor {
         };
         let raw = self.cache.raw(wait);
         if let Some(token) = store.lease {
-            // The lease ends with this attempt, so the disk must be read first.
+            // The attempt uses up the lease. If the disk were read only afterwards, the repeated
+            // command would no longer have a lease.
             if wait.asks() && raw.needs_disk(store.key, DiskNeed::Changes) {
                 return Poll::Pending;
             }

@@ -25,6 +25,7 @@ use crate::tls::cipher_suites;
 pub(crate) struct Certificates {
     options: Tls,
     provider: Arc<CryptoProvider>,
+    /// The configurations of new connections, from the last read that succeeded.
     loaded: RwLock<LoadResult>,
     /// The result of the last read of the files. Locked during a read.
     last: Mutex<ReadResult>,
@@ -72,10 +73,12 @@ struct LoadResult {
     /// client certificates have changed, because a resumed session does not show its certificate
     /// again.
     tickets: [Option<Arc<dyn ProducesTickets>>; 3],
+    /// The authorities that may sign client certificates.
     authorities: Vec<CertificateDer<'static>>,
     /// The Unix time at which the server's own certificate expires; `None` if that cannot be
     /// determined.
     expiry_secs: Option<u64>,
+    /// When the files were read, or last found unchanged.
     at: Instant,
 }
 

@@ -1,4 +1,6 @@
-//! A client of a store that keeps track of the states that a start may find.
+//! A client of a store that remembers its changes in order. A *store* is a disk tier that keeps all
+//! items, so after a failure the server must start with the effects of some first part of these
+//! changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -75,8 +77,8 @@ impl History {
         self.changes.iter().filter(|change| change.answered.is_some()).count()
     }
 
-    /// Checks that a store contains the effects of some number of first changes, and of none after
-    /// them. Returns the lost changes, and forgets them.
+    /// Checks that a store contains the effects of the first changes up to some change, and of no
+    /// later one. Returns the later changes, which are lost, and forgets them.
     pub(crate) fn check(&mut self, stream: &mut Stream) -> Result<Vec<Change>> {
         let mut found = HashMap::new();
         for key in 0..KEYS {
@@ -93,8 +95,8 @@ impl History {
         Ok(self.changes.split_off(kept))
     }
 
-    /// Returns how many of the first changes lead to this state. If several numbers do, returns the
-    /// highest.
+    /// Returns the number of changes, counted from the first, after which the keys had this state.
+    /// If they had it several times, returns the highest number.
     fn longest_beginning(&self, found: &HashMap<u32, u32>) -> Option<usize> {
         let mut has: HashMap<u32, Option<u32>> = HashMap::new();
         let mut different = found.len();

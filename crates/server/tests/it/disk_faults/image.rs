@@ -1,4 +1,5 @@
-//! A file system of the kernel in a file.
+//! An image: a file with a real file system, which the kernel mounts. A test can cut its power,
+//! freeze it, or fill it without any effect on the machine's disk.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,5 @@
-//! Real disk failures: file systems that lose power, fill up, turn read-only, freeze, block calls
+//! Real disk failures under a disk tier, which is a *store* that must lose nothing or a *cache*
+//! that may start empty: file systems that lose power, fill up, turn read-only, freeze, block calls
 //! or fail them, and a server that is killed. Tests that mount a file system need root and the
 //! packages that `conformance/install.sh all` installs; `make verify ONLY=tier` runs them.
 

@@ -24,7 +24,8 @@ fn lose_power(
     let mut clients: Vec<History> = (0..3).map(History::new).collect();
     let args = ["--tier-mode", "store", "--durability", durability, "--tier-dirty-bytes", "1m"];
     for ms in PAUSES_MS {
-        // The power may fail while the start still changes the directory.
+        // The test does not wait until the server is ready, so that the power may fail while the
+        // start still changes the directory.
         let options = options(&image.mounted(), &args)?;
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let server = ServerUnderTest::start(&binary(), Transport::Tcp, &options)?;
@@ -38,7 +39,8 @@ fn lose_power(
             sleep(Duration::from_millis(ms));
             let cut_at = Instant::now();
             let cut = image.cut_power();
-            // A server without a disk still serves reads, but a machine without power does not.
+            // Without its disk the server would still serve reads from memory. In a power loss it
+            // also ends.
             server.signal(Signal::KILL)?;
             is_over.store(true, Relaxed);
             cut.map(|()| cut_at)

@@ -15,7 +15,8 @@ use dialect::{Answer, Dialect};
 use crate::dice::Dice;
 use crate::peers::{Death, Peer, Site};
 
-/// Random bytes; all values are parts of them.
+/// Noise: random bytes, from which all values are cut. A value is therefore known by its position
+/// and length.
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut dice = Dice::new(1);
     (0..NOISE_STARTS + VALUE_BYTES_MAX).map(|_| dice.below(256) as u8).collect()
@@ -47,7 +48,8 @@ const EDGES: [usize; 8] = [
     512 << 10,
 ];
 
-/// Consecutive parts of the noise: start and length of each.
+/// A value as a sequence of parts of the noise: start and length of each. Appends and prepends add
+/// parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Text(Vec<(usize, usize)>);
 

@@ -1,5 +1,5 @@
-//! Two processes: a successor starts, one of the two is held at a step, and one of the two receives
-//! signals.
+//! A changeover has two processes. A successor starts, one of the processes is held at a step, and
+//! one of them receives a signal.
 
 use anyhow::{Result, ensure};
 use larder_server::Step::{self, *};

@@ -1,4 +1,5 @@
-//! Signals at each step of a start, a stop and a changeover, with each kind of cache.
+//! Signals at each step of a start, a stop and a changeover, with each kind of cache. In a
+//! changeover, a successor process takes over from the running one.
 //!
 //! A debug build of larderd waits at a named step while a file with that name exists
 //! (`process/steps.rs`). The test holds it there, sends signals, and removes the file. Then it

@@ -1,4 +1,5 @@
-//! A server that can be held at steps.
+//! The scene of these tests: the folder of a server, in which the test holds its processes at
+//! steps.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ impl Kind {
 pub(crate) struct Scene {
     kind: Kind,
     folder: TempDir,
-    /// Options in addition to those of its kind. The last of two wins.
+    /// Options in addition to those of its kind. If an option occurs twice, the last one applies.
     pub(crate) options: &'static [&'static str],
     /// Processes that the test has found, which are killed at its end.
     seen: Vec<Pid>,
@@ -246,7 +247,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails if it has ended.
+        // Fails if the server has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

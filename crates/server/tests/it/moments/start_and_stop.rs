@@ -95,7 +95,8 @@ fn a_signal_at_any_step_of_a_stop_loses_nothing() {
 }
 
 /// A client connects while the directory opens, and is answered before the main thread begins to
-/// check for signals. The durability leaves time for a loss.
+/// check for signals. With this `--durability` the log is synced only once a minute, so that a stop
+/// that is not orderly would lose the change.
 #[test]
 fn what_is_acknowledged_in_the_first_moment_stays() {
     let mut scene = Scene::new(Kind::Store).unwrap();
@@ -152,7 +153,7 @@ fn judge(
     let stops = is_killed || is_told_to_stop || STOP.contains(&case.step);
     scene.let_go(case.step)?;
     if !stops {
-        // It continues, and a later stop works like any other.
+        // The server continues after these signals, and a later stop works like any other.
         if case.told.contains(&Signal::USR2) {
             let successor = scene.wait_for_new(Announced)?;
             scene.set("later")?;

@@ -59,7 +59,8 @@ fn a_server_that_is_killed_at_work_loses_nothing_that_it_answered() -> Result<()
 struct Known {
     /// The last acknowledged version; 0 without an item.
     answered: u64,
-    /// The version that results if the unacknowledged change was executed.
+    /// The version that the key has if the change without an acknowledgement was executed; `None`
+    /// if every change was acknowledged.
     asked: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! The expected replies of a backend, and random requests to it.
+//! The expected replies of a backend, which is a larderd to which a router forwards requests, and
+//! random requests to it.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use larder_testkit::mcrouter::{Reply, Request};
 
 use crate::dice::Dice;
 
-/// The highest token that does not permit a store.
+/// The highest lease token that does not permit a store.
 pub(crate) const HOT_MISS: u64 = 1;
 
 const KEYS: usize = 12;
@@ -200,7 +201,8 @@ impl Conversation {
 
     fn request(&mut self, backend: &Backend) -> Request {
         let number = self.0.below(KEYS);
-        // The routing prefix is removed, the hash stop remains.
+        // mcrouter removes the routing prefix (`/…/…/`) from a key. The hash stop (`|#|`), which
+        // ends the part that selects a server, remains in it.
         let key = match number {
             0 => "k".repeat(250),
             1 => "user:17|#|name".into(),

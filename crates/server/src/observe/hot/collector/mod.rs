@@ -22,7 +22,9 @@ pub(crate) struct HotList {
     pub(crate) window_secs: f64,
     /// The number of samples from which the rates were computed.
     pub(crate) sampled: u64,
+    /// The keys with the most commands, the first with the highest rate.
     pub(crate) by_rate: Vec<HotKey>,
+    /// The keys with the most bytes, the first with the highest rate.
     pub(crate) by_bytes: Vec<HotKey>,
 }
 
