@@ -81,8 +81,8 @@ func (r *BinaryResponse) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return r.appendHead(dst, valueBytes, 0)
 }
 
-// BinaryRequest has nearly the same method. One function for both kinds of messages takes 1.2 times
-// as long, because it has more arguments than there are registers for them.
+// appendHead is nearly the same as for a BinaryRequest. One function for both kinds of messages
+// takes 1.2 times as long, because its arguments do not fit into the registers for arguments.
 func (r *BinaryResponse) appendHead(dst []byte, valueBytes, space int) []byte {
 	extras, key := clip(r.Extras, 0xff), clip(r.Key, 0xffff)
 	body := len(extras) + len(key)

@@ -23,11 +23,13 @@ const frequencies = record.FrequencyMax + 1
 // pass is the state of emptying one segment, by an eviction or a compaction. A compaction moves all
 // live records and evicts none.
 type pass struct {
-	from   pool
-	to     pool
+	// from is the pool of the segment, and to is the pool to which the survivors move.
+	from pool
+	to   pool
+	// evicts is true for an eviction, and false for a compaction.
 	evicts bool
 	limits limits
-	// margin is the lowest margin with which an item survives: see limits.
+	// margin is the lowest margin with which an item survives: see marginOfLimit.
 	margin int
 	// left is the number of bytes that may still survive.
 	left int
