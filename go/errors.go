@@ -37,8 +37,8 @@ var (
 	ErrInvalid = errors.New("larder: invalid argument")
 
 	// ErrRecursive means that a loader requests the key that it is loading, or a key whose loader
-	// waits for that key. The cache finds this out from the context, so a loader must pass on its
-	// context.
+	// waits for that key. Neither load would ever end. The cache can detect this only if the loader
+	// passes its own context to GetOrLoad.
 	ErrRecursive = errors.New("larder: recursive load: the loader requests the key that it is loading, or a key whose load waits for it")
 	// ErrLoadTimeout means that a load exceeded the time limit of loads.
 	ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")

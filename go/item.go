@@ -19,8 +19,9 @@ type Item struct {
 	Stale bool
 	// Local is true if package larder/remote has read the value directly from the server's memory.
 	Local bool
-	// isForever is true if a read has found that the item does not expire. A store of this Item then
-	// does not replace its TTL of 0 with Options.TTL.
+	// isForever is true if a read has returned this Item and the item does not expire. For a store, a
+	// TTL of 0 means Options.TTL; but if a program stores an Item that it has read, the item should
+	// still not expire.
 	isForever bool
 }
 
@@ -29,8 +30,9 @@ func (c *Cache) itemOf(item *engine.Item) Item {
 	converted := Item{CAS: item.Token, Flags: item.Flags}
 	converted.isForever = item.Deadline == 0 && c.options.TTL != 0
 	if item.Deadline != 0 {
-		// The item may expire between the read and this call of the clock, and the times of the engine
-		// can exceed the range of a Duration.
+		// Return at least a millisecond, because the item may have expired between the read and this call
+		// of the clock. Return at most Forever, because the engine's times can exceed the range of a
+		// Duration.
 		left := min(max(item.Deadline-c.now(), 1), int64(Forever/time.Millisecond))
 		converted.TTL = time.Duration(left) * time.Millisecond
 	}

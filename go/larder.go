@@ -165,7 +165,8 @@ func Open(options Options) (*Cache, error) {
 	}
 	c := &Cache{engine: e, options: options, now: now}
 	c.loads = newLoads(c, options.LoadTimeout)
-	// The sweep of an engine keeps the engine reachable, but not the cache.
+	// The goroutine that sweeps refers to the engine, not to the cache. The cache can therefore become
+	// unreachable, and this cleanup ends the goroutine.
 	c.cleanup = runtime.AddCleanup(c, func(e *engine.Engine) { _ = e.Close() }, e)
 	return c, nil
 }
@@ -224,8 +225,8 @@ func (c *Cache) SetMemory(limit int64) error {
 // callbacks and loaders.
 func (c *Cache) Close() error {
 	c.cleanup.Stop()
-	// The engine is closed first, so that a caller that gets ErrClosed from a load finds the cache
-	// closed.
+	// Close the engine first, and then end the loads with ErrClosed: when a caller receives that
+	// error, the cache is already closed.
 	err := c.core().Close()
 	c.flights().Close()
 	return err
@@ -262,8 +263,9 @@ var closedLoads = sync.OnceValue(func() *flight.Group {
 	return loads
 })
 
-// KeyOf returns a key with the bytes of a slice, without a copy. The slice must not change while a
-// call with the key is in progress; the cache itself keeps a copy.
+// KeyOf returns the bytes of a slice as a key, without a copy. The slice must not change while a
+// call with the key is in progress. It may change afterwards, because the cache stores a copy of
+// the key.
 func KeyOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
 // millis converts a time to live to the unit of the engine: milliseconds, 0 for forever, and -1 if
@@ -281,7 +283,8 @@ func (c *Cache) millis(ttl time.Duration) int64 {
 	return roundedUp(ttl)
 }
 
-// millisOf is like millis, for the time to live of an item. A read may have returned the item.
+// millisOf is like millis, for the time to live of an item that a read may have returned: see
+// Item.isForever.
 func (c *Cache) millisOf(item *Item) int64 {
 	if item.TTL == 0 && item.isForever {
 		return 0

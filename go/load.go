@@ -43,7 +43,7 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 	return c.flights().Load(ctx, key, flight.Loader(loader))
 }
 
-// getFresh is like Get, and also reports whether the value needs no refresh yet.
+// getFresh is like Get. isFresh is true if the value does not need a refresh yet.
 func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
 	if c.options.StaleFor == 0 && c.options.RefreshBefore == 0 {
 		value, ok = c.Get(key)
@@ -53,7 +53,9 @@ func (c *Cache) getFresh(key string) (value []byte, isFresh, ok bool) {
 	return value, c.isFresh(&item), ok
 }
 
-// isFresh computes in milliseconds: the sum of two durations may exceed the longest one.
+// isFresh reports whether the item of a loaded value does not need a refresh yet. The item lives
+// for the time to live of the value plus StaleFor. The times are in milliseconds, because the sum
+// of two durations could exceed the longest duration.
 func (c *Cache) isFresh(item *engine.Item) bool {
 	return item.Deadline == 0 ||
 		item.Deadline-c.now() > roundedUp(c.options.StaleFor)+roundedUp(c.options.RefreshBefore)
@@ -70,7 +72,7 @@ func flightConfig(timeout time.Duration) flight.Config {
 	}
 }
 
-// loading is the interface of a cache to its loads.
+// loading is the part of a cache that package flight uses for its loads.
 type loading struct{ c *Cache }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
@@ -85,9 +87,10 @@ func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	return &attempt{l.c, key, value, item, ok}, nil, nil
 }
 
-// attempt is the state of a key when its load began. A change that begins later makes isCurrent
-// false. A change that had already called Forget when the load began shows as a difference from
-// this state.
+// attempt is the state of a key when its load began. The load must not store its result if the key
+// changes afterwards. Every change first calls Forget of package flight. If it does so after the
+// load has begun, isCurrent is false. If it has done so before, the load did not exist yet, but the
+// change itself may come later; then the item differs from the item in attempt.
 type attempt struct {
 	c       *Cache
 	key     string
@@ -118,8 +121,9 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, isCurrent func() bool) {
 	if err != nil || !isStored || isCurrent() {
 		return
 	}
-	// A change has begun during the store, perhaps while the store copied the value without the lock.
-	// If it was a delete, it found nothing to delete, so the value must be removed here.
+	// A change has begun during the store, perhaps while the store was copying the value without the
+	// lock. A delete at that time has found nothing to delete. Remove the value here, so that the
+	// delete takes precedence.
 	_, _ = a.c.engine.Update(a.key, func(_ engine.Item, stored []byte, isFound bool) engine.Change {
 		if isFound && bytes.Equal(stored, value) {
 			return engine.Change{Action: engine.Remove}
@@ -128,7 +132,7 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, isCurrent func() bool) {
 	})
 }
 
-// isSame reports whether an item is the one that the key had when the load began. Its time to live
+// isSame reports whether the key has the same item as when the load began. Only its time to live
 // may have changed.
 func (a *attempt) isSame(item engine.Item, value []byte, isFound bool) bool {
 	return isFound == a.isFound && item.Token == a.item.Token && item.Flags == a.item.Flags &&

@@ -31,7 +31,7 @@ func (c *Cache) Save(to io.Writer) error {
 // returns an [*OmittedError], which matches [ErrTooLarge]. If the data is damaged, it stores the
 // items before the damage and returns [ErrDamaged]. Load reads up to the end of the saved cache and
 // not further, so a stream may continue with something else, such as another saved cache. A
-// buffered reader is not necessary: most of its reads are of 64 KiB.
+// buffered reader is not necessary, because most reads of Load are of 64 KiB.
 func (c *Cache) Load(from io.Reader) (items int, err error) {
 	c.flights().ForgetPrefix("")
 	loaded, err := c.core().Load(from)
@@ -50,12 +50,13 @@ func (c *Cache) Load(from io.Reader) (items int, err error) {
 	return loaded.Stored, err
 }
 
-// OmittedError means that some items of a saved cache do not fit in the cache that loads it,
-// because it has less memory or a lower [Options.ItemMax]. All other items were stored.
+// OmittedError means that Load has omitted some items of a saved cache, because the cache that
+// loads them has less memory or a lower [Options.ItemMax] than the saved one. It has stored all
+// other items.
 type OmittedError struct {
 	// Items is the number of items that do not fit.
 	Items int
-	// Key is the key of the first of them, and Bytes is the sum of the lengths of its key and its
+	// Key is the key of the first omitted item, and Bytes is the sum of the lengths of its key and its
 	// value.
 	Key   string
 	Bytes int
@@ -108,7 +109,8 @@ func (c *Cache) saveFile(path string) error {
 // linksMax is the number of symbolic links that Linux follows.
 const linksMax = 40
 
-// followLinks returns the path that a symbolic link points to. Nothing may exist at that path.
+// followLinks returns the path that a symbolic link finally points to. It works even if no file
+// exists at that path, for which filepath.EvalSymlinks returns an error.
 func followLinks(path string) (string, error) {
 	for range linksMax {
 		info, err := os.Lstat(path)

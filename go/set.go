@@ -110,8 +110,8 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	return c.present(c.core().Touch(key, millis), key)
 }
 
-// present is like condition, for a change that stores no value. It returns false for an invalid
-// key.
+// present is like condition, for a change that stores no value. An invalid key has no item: present
+// returns false for it, and an error only if the cache is closed.
 func (c *Cache) present(err error, key string) (bool, error) {
 	if err == engine.ErrBadKey {
 		return false, c.openError()
@@ -226,7 +226,8 @@ func (c *Cache) openError() error {
 	return nil
 }
 
-// usable returns the error that a write returns if it changes nothing.
+// usable returns the error of a write that has nothing to do, for example an Add with a negative
+// time to live: ErrKey for an invalid key and ErrClosed for a closed cache.
 func (c *Cache) usable(key string) error {
 	if !isKey(key) {
 		return keyError(key)

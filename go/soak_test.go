@@ -33,8 +33,9 @@ func soakTime(t testing.TB) time.Duration {
 	return time.Duration(minutes * float64(time.Minute))
 }
 
-// accounts are the values that a cache owes: the values that were stored and not reported as
-// removed. Each value is stored once, and begins with its number, so that the test detects a second
+// accounts contains the values that the cache owes, which means that it must either return or
+// report them: the values that were stored and have not been reported as removed. Each value is
+// stored once and begins with a number that no other value has, so that the test detects a second
 // report.
 type accounts struct {
 	next   atomic.Uint64

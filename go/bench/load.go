@@ -13,13 +13,14 @@ import (
 const (
 	// KeyBytes is the length of every key.
 	KeyBytes = 16
-	// Draws is the number of drawn keys; a power of two, so that an index wraps by a mask.
+	// Draws is the number of keys that are drawn at random before a benchmark, which then uses them in
+	// this order. It is a power of two, so that an index wraps by a mask.
 	Draws = 1 << 23
 	// Many is the number of keys of a GetMany. It divides Draws.
 	Many = 16
 )
 
-// Load is the items of a cache, and the order in which they are used.
+// Load describes the items of a cache, and in which order a benchmark uses them.
 type Load struct {
 	Name string
 	// Items is the number of keys, Size the length of each value.
@@ -75,7 +76,8 @@ func (k Keys) At(at int) string { return unsafe.String(&k[at*KeyBytes], KeyBytes
 // Len returns the number of keys.
 func (k Keys) Len() int { return len(k) / KeyBytes }
 
-// drawn returns the file of the drawn keys of a load, the same for each run and cache.
+// drawn returns the path of the file with the drawn keys of a load. All runs and all caches use the
+// same file.
 func (l Load) drawn(folder string) string {
 	return filepath.Join(folder, fmt.Sprintf("keys-%d-%v", l.Items, l.IsZipf))
 }
@@ -104,8 +106,8 @@ func (l Load) Draw(folder string, count int) error {
 	return os.WriteFile(l.drawn(folder), text, 0o600)
 }
 
-// Drawn maps the complete file that Draw has written, so that its memory belongs to the memory that
-// the process uses before it opens the cache.
+// Drawn maps the file that Draw has written and reads it completely. Its memory thus counts as
+// memory that the process uses before it opens the cache, and not as memory of the cache.
 func (l Load) Drawn(folder string) (Keys, error) {
 	file, err := os.Open(l.drawn(folder))
 	if err != nil {

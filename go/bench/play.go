@@ -11,7 +11,7 @@ import (
 // Goroutines is the number of goroutines that use a cache at the same time.
 const Goroutines = 10
 
-// Player uses a cache.
+// Player runs the operations of a benchmark on a cache, in several goroutines.
 type Player struct {
 	load  Load
 	cache Cache
@@ -119,7 +119,7 @@ func (w *worker) get(key string, read func(string) ([]byte, bool)) bool {
 	return ok
 }
 
-// see counts a hit. It reads the value, as a caller does.
+// see counts a hit, and reads the start of the value, as a program would.
 func (w *worker) see(key string, value []byte) {
 	w.hits++
 	if !isMarked(value, key, w.load.Size) {

@@ -33,7 +33,7 @@ type BigCache struct {
 	counters counters
 	requests *requests
 	closed   atomic.Bool
-	// Ends the goroutine that cleans up.
+	// stopCleaning ends the goroutine that removes expired entries.
 	stopCleaning context.CancelFunc
 }
 
@@ -44,11 +44,11 @@ func NewBigCache(config Config) (*BigCache, error) {
 	return New(context.Background(), config)
 }
 
-// New opens a cache. When the context ends, the cache stops removing expired entries, but it can be
-// used until Close, as in BigCache. It never returns an expired entry; after the end of the context
-// it reports an expired entry only when a call finds it, or when its memory is needed. The garbage
-// collector closes an unreachable cache, unless a callback refers to it. An error names the invalid
-// field, or is [larder.ErrNotOpened].
+// New opens a cache. When the context ends, the cache stops its regular removal of expired entries.
+// It can still be used until Close, like a BigCache. It never returns an expired entry. After the
+// end of the context, the callbacks report an expired entry only when a call finds it, or when its
+// memory is needed. The garbage collector closes an unreachable cache, unless a callback refers to
+// it. An error names the invalid field, or is [larder.ErrNotOpened].
 func New(ctx context.Context, config Config) (*BigCache, error) {
 	return open(ctx, config, time.Now)
 }
@@ -67,7 +67,8 @@ func open(ctx context.Context, config Config, now func() time.Time) (*BigCache, 
 		c.requests = newRequests()
 	}
 	if config.hasCallback() {
-		// The engine keeps the reporter reachable, but not the cache.
+		// OnRemove must not refer to the cache c: the engine keeps the reporter reachable, and the
+		// garbage collector should close an unreachable cache.
 		options.OnRemove = (&reporter{config, c.requests}).onRemove
 	}
 	cache, err := larder.Open(options)
@@ -83,8 +84,9 @@ func open(ctx context.Context, config Config, now func() time.Time) (*BigCache, 
 	return c, nil
 }
 
-// clean removes expired entries every window until the context ends, and calls done. It does not
-// keep the cache reachable.
+// clean removes expired entries at the interval window until the context ends, and then calls done.
+// It holds only a weak pointer to the cache, so that the garbage collector can close an unreachable
+// cache.
 func clean(ctx context.Context, done func(), cache weak.Pointer[larder.Cache], window time.Duration) {
 	defer done()
 	ticker := time.NewTicker(window)
@@ -152,7 +154,8 @@ func (c *BigCache) Append(key string, entry []byte) error {
 	name, isFramed := nameOf(key)
 	found := false
 	err := c.cache.Update(name, func(whole []byte, item *larder.Item, isFound bool) ([]byte, larder.Decision) {
-		// The last call counts.
+		// Update may call this function several times, and the last call counts. So reset found each
+		// time.
 		if found = isFound; !isFound && isFramed {
 			whole = frame(key, nil)
 		}

@@ -42,12 +42,12 @@ type Config struct {
 	// Logger is ignored.
 	Logger Logger
 
-	// The reasons for which OnRemoveWithReason is called, as bits; 0 means all.
+	// reasons are the reasons for which OnRemoveWithReason is called, one bit for each; 0 means all.
 	reasons uint64
 }
 
-// DefaultConfig returns BigCache's default: entries live for eviction, and the cache removes
-// expired entries every second.
+// DefaultConfig returns BigCache's default. The argument eviction is the LifeWindow. The cache
+// removes expired entries every second.
 func DefaultConfig(eviction time.Duration) Config {
 	return Config{
 		Shards:             1024,

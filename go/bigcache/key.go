@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// BigCache accepts any key. This package stores an entry under the digest of its key if the key is
-// empty or has more bytes than larder accepts, or if it begins like a digest. The stored bytes then
-// begin with a frame that contains the key.
+// BigCache accepts any key; a larder cache accepts 1 to 250 bytes. This package therefore stores an
+// entry under a digest of its key if the key is empty or too long, or if it begins with the byte
+// that marks a digest. To find out whether an entry really belongs to a key, the stored bytes of
+// such an entry begin with a frame, which contains the complete key.
 const (
 	framedMark  = "\xFF"
 	keyBytesMax = 250
 )
 
-// nameOf returns the name of a key in the cache, and reports whether the entry is framed.
+// nameOf returns the name of a key, which is the key of its entry in the larder cache: the key
+// itself or its digest. framed is true if it is the digest.
 func nameOf(key string) (name string, framed bool) {
 	if 0 < len(key) && len(key) <= keyBytesMax && !isFramed(key) {
 		return key, false

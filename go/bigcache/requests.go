@@ -8,18 +8,20 @@ import (
 	"larder.example/larder"
 )
 
-// requests counts the requests of each key. A nil value, without StatsEnabled, counts nothing.
+// requests counts the requests of each key. Without StatsEnabled the pointer is nil, and its
+// methods do nothing.
 type requests struct {
 	seed   maphash.Seed
 	shards [64]requestShard
-	// The cache whose requests these are.
+	// cache is the cache whose requests are counted.
 	cache weak.Pointer[larder.Cache]
 }
 
 type requestShard struct {
 	lock   sync.Mutex
 	counts map[uint64]uint32
-	// If a shard has at least this number of keys, prune compares it with the number of entries.
+	// keysMax is the number of keys from which on prune compares the shard with the number of entries
+	// in the cache.
 	keysMax int
 }
 
@@ -33,7 +35,8 @@ func newRequests() *requests {
 	return r
 }
 
-// countEntriesOf sets the cache, before its first request.
+// countEntriesOf sets the cache whose number of entries limits the number of counts. It is called
+// before the first request.
 func (r *requests) countEntriesOf(cache *larder.Cache) {
 	if r != nil {
 		r.cache = weak.Make(cache)
@@ -60,8 +63,9 @@ func (r *requests) count(name string) {
 	})
 }
 
-// prune limits the number of counts that remain after the removal of their entries: it resets a
-// shard that has many more keys than entries.
+// prune limits the memory of the counts. A count can remain after its entry was removed, because a
+// read may end after the removal. prune resets a shard that has many more counts than it should
+// have for the number of entries.
 func (r *requests) prune(shard *requestShard) {
 	entries := 0
 	if cache := r.cache.Value(); cache != nil {

@@ -18,7 +18,8 @@ type Stats struct {
 	Collisions int64 `json:"collisions"`
 }
 
-// counters complement the statistics of the cache.
+// counters has the statistics that package larder does not count, and the values at the last
+// ResetStats.
 type counters struct {
 	delHits, delMisses       atomic.Int64
 	appendHits, appendMisses atomic.Int64
@@ -31,7 +32,8 @@ func (c *BigCache) Stats() Stats {
 	if c.closed.Load() {
 		return Stats{}
 	}
-	// Load these first: a ResetStats in between must not make the difference negative.
+	// Load these before the statistics of the cache. If ResetStats runs in between, the difference is
+	// then not negative.
 	hits, misses := c.counters.pastHits.Load(), c.counters.pastMisses.Load()
 	stats := c.cache.Stats()
 	return Stats{

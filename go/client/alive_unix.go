@@ -46,8 +46,8 @@ func livenessOf(conn net.Conn) *liveness {
 		case err != nil || n == 0:
 			l.isAlive = false
 		default:
-			// Unexpected bytes. Under TLS they may be a session ticket, but an alert means that the peer
-			// has closed the connection.
+			// Bytes have arrived although no request is open. Under TLS they may be a session ticket, after
+			// which the connection is usable; an alert means that the peer has closed it.
 			l.isAlive = l.isEncrypted && l.byte[0] != tlsAlert
 		}
 		return true

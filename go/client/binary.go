@@ -48,8 +48,9 @@ func (c *conn) sendBinary(o *operation) error {
 	return nil
 }
 
-// compareToken returns the token to compare with. 0 would disable the comparison, so compareToken
-// replaces it with the largest number, which no item has.
+// compareToken returns the token that a request contains for a compare-and-swap. In the binary
+// protocol 0 means that nothing is compared. compareToken therefore replaces it with the largest
+// number, which is the token of no item.
 func compareToken(cas uint64) uint64 {
 	if cas == 0 {
 		return math.MaxUint64
@@ -57,7 +58,8 @@ func compareToken(cas uint64) uint64 {
 	return cas
 }
 
-// binaryExptime encodes a negative time as a time in 1970, because the field is unsigned.
+// binaryExptime encodes an expiration. The field is unsigned, so a negative expiration, which means
+// expired, becomes a Unix time in 1970.
 func binaryExptime(exptime int32) uint32 {
 	const firstUnixTime = 30*24*60*60 + 1
 	if exptime < 0 {

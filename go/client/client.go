@@ -14,15 +14,16 @@ const (
 	// DefaultTimeout limits an operation if Client.Timeout is 0.
 	DefaultTimeout = 500 * time.Millisecond
 	// DefaultMaxIdleConns is the number of idle connections kept per server if Client.MaxIdleConns is
-	// 0. It exceeds the two of gomemcache, with which a program with more goroutines constantly
-	// closes and opens connections.
+	// 0. gomemcache keeps two by default; then a program with more goroutines constantly closes and
+	// opens connections.
 	DefaultMaxIdleConns = 16
 	// DefaultIdleTimeout is the time after which an idle connection is closed if
 	// Options.IdleTimeout is 0.
 	DefaultIdleTimeout = 5 * time.Minute
 	// DefaultMaxValueBytes limits the size of a value that is read if Options.MaxValueBytes is 0.
 	DefaultMaxValueBytes = 128 << 20
-	// DefaultBackoffMin and DefaultBackoffMax bound the backoff from a failed server.
+	// DefaultBackoffMin and DefaultBackoffMax bound the backoff, the time in which the client sends no
+	// requests to a server that has failed.
 	DefaultBackoffMin = 100 * time.Millisecond
 	DefaultBackoffMax = 30 * time.Second
 )
@@ -31,7 +32,7 @@ const (
 type Protocol int
 
 // The protocols. ProtocolAuto detects on each new connection whether the server supports the meta
-// protocol, and falls back to text; it accepts keys that both protocols support.
+// protocol, and otherwise uses the text protocol. It accepts only keys that are valid in both.
 const (
 	ProtocolAuto Protocol = iota
 	ProtocolMeta
@@ -45,8 +46,8 @@ type Failover int
 const (
 	// FailoverError returns an error. No key is ever stored on two servers.
 	FailoverError Failover = iota
-	// FailoverNext uses the next server for the key. When the first server returns, it still has
-	// its old items.
+	// FailoverNext uses the next server for the key. Beware of old values: when the first server is
+	// reachable again, it may still have the items from before its failure.
 	FailoverNext
 )
 
@@ -86,9 +87,11 @@ type Options struct {
 	// DefaultBackoffMax if 0; a negative BackoffMin disables backoff.
 	BackoffMin, BackoffMax time.Duration
 
-	// NoLocalReads disables local reads. They are used for a server in Servers that is a unix
-	// socket of a larderd with --local-readers, unless TLS, Username or DialContext is set. The
-	// client asks any other server for its memory occasionally.
+	// NoLocalReads disables local reads: hits that the client reads directly from the memory of a
+	// larderd on the same machine. By default the client uses them for a server in Servers that is a
+	// unix socket of a larderd with --local-readers, unless TLS, Username or DialContext is set. If a
+	// server with a unix socket refuses to share its memory, the client requests it again from time to
+	// time.
 	NoLocalReads bool
 	// Protocol selects the protocol.
 	Protocol Protocol
@@ -120,7 +123,7 @@ type Client struct {
 	mu    sync.RWMutex
 	nodes map[string]*node
 	login *login
-	// changes is the number of changes of the ServerList when the client last searched it for removed
+	// changes is the value of ServerList.changes when the client last searched the list for removed
 	// servers.
 	changes atomic.Uint64
 
@@ -250,16 +253,17 @@ func (c *Client) node(addr net.Addr) *node {
 		n = c.newNode(addr)
 		c.nodes[name] = n
 		if _, ok := c.selector.(*ServerList); !ok {
-			// Other selectors do not report changes. A server that was not known yet is a change.
+			// A ServerList counts its changes, other selectors do not. If such a selector returns a server
+			// for the first time, it may have changed, so search it for removed servers.
 			c.removeFormer(name)
 		}
 	}
 	return n
 }
 
-// removeFormer closes the connections to servers that the selector no longer has. The argument
-// wanted is a server that it has: if the selector's Each does not list it, Each does not list the
-// servers at all. The caller holds mu.
+// removeFormer closes the connections to servers that the selector no longer lists. wanted is a
+// server that the selector has just returned. If its method Each does not list that server, Each is
+// not a complete list, and removeFormer does nothing. The caller holds mu.
 func (c *Client) removeFormer(wanted string) {
 	names := map[string]bool{}
 	err := c.selector.Each(func(addr net.Addr) error {
@@ -287,8 +291,8 @@ func (c *Client) follow(list *ServerList) {
 	}
 }
 
-// pick returns the node for a key after as many other nodes as tried have failed. It returns a nil
-// node and a nil error if no nodes are left.
+// pick returns the node to use for a key. tried is the number of nodes for the key that have failed
+// already. It returns a nil node and a nil error if no nodes are left.
 func (c *Client) pick(key string, tried int) (n *node, err error) {
 	if c.invalid != nil {
 		return nil, c.invalid

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// closedByPeer reports whether the error means that the peer had closed the connection.
+// closedByPeer reports whether an error of a read or write means that the peer had closed the
+// connection.
 func closedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

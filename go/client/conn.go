@@ -21,7 +21,7 @@ type conn struct {
 	dialect wire.Dialect
 	r       *wire.Reader
 	w       *wire.Writer
-	// generation is the pool's generation at the time of opening.
+	// generation is the generation of the node when the connection was opened: see node.generation.
 	generation int
 	// usedAt is the start time of the last operation.
 	usedAt time.Time
@@ -37,8 +37,8 @@ type conn struct {
 	key, flags []byte
 	// many is the buffer for requests with many keys.
 	many []byte
-	// chunk holds values of the current multi-get, and keysLeft is the number of its keys without a
-	// response.
+	// chunk holds small values of the current multi-get, and keysLeft is the number of its keys whose
+	// values have not arrived.
 	chunk    []byte
 	keysLeft int
 }
@@ -68,8 +68,9 @@ func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
 	}
 }
 
-// runUntil calls f with the deadline, or the end of ctx, set on the connection. usable is false if
-// the end of ctx may still disturb the connection after the return.
+// runUntil calls f, and ends its reads and writes on the connection at the deadline or when ctx
+// ends. usable is false if the connection must not be used again: when ctx ends, another goroutine
+// sets a deadline on the connection, which may happen after the return.
 func (c *conn) runUntil(ctx context.Context, deadline time.Time, f func() error) (usable bool, err error) {
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
 		deadline = sooner
@@ -156,11 +157,13 @@ func (c *conn) getMany(keys []string, newItem func() *Item) error {
 	})
 }
 
-// The minimum number of bytes that the socket buffers of both sides can hold together.
+// unreadBytes is a number of bytes that fits into the socket buffers of both sides together, even
+// if the server reads nothing.
 const unreadBytes = 32 << 10
 
-// exchange writes the request, then reads the responses. If the request exceeds the socket buffers
-// it does both concurrently, because a server may stop reading until its responses are read.
+// exchange writes the request, then reads the responses. If the request may not fit into the socket
+// buffers, it does both at the same time: a server may stop reading requests until the client has
+// read the responses to the first ones.
 func (c *conn) exchange(request []byte, receive func() error) error {
 	if len(request) <= unreadBytes {
 		if _, err := c.Write(request); err != nil {
@@ -222,8 +225,8 @@ func (c *conn) login(protocol Protocol, user, password string) error {
 	return c.loginText(user, password)
 }
 
-// errClosedOnMeta means that a server closed the connection on a meta command, as text-only routers
-// do.
+// errClosedOnMeta means that a server closed the connection when it received a meta command.
+// Routers that support only the text protocol do this.
 var errClosedOnMeta = errors.New("larder client: the server closed the connection on a meta command")
 
 // detect finds out whether the server supports the meta protocol.
@@ -329,8 +332,8 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 	return encrypted, nil
 }
 
-// The maximum size of a value in a chunk, and of a chunk. A program that retains an item also
-// retains its chunk.
+// Values of up to chunkValueBytes share an allocation, a chunk of up to chunkBytes. A program that
+// retains one of these values also retains its chunk.
 const (
 	chunkValueBytes = 256
 	chunkBytes      = 4 << 10
@@ -352,7 +355,8 @@ func (c *conn) takeManyValue(value *[]byte) []byte {
 	return c.chunk[at:len(c.chunk):len(c.chunk)]
 }
 
-// takeValue takes the value out of a response, so that an idle connection does not retain it.
+// takeValue takes the value out of a response, so that the connection does not retain it while it
+// is idle.
 func (c *conn) takeValue(value *[]byte) []byte {
 	taken := c.r.Take(*value)
 	*value = nil

@@ -24,12 +24,15 @@ func (c *Client) countFrom(ctx context.Context, v verb, key string, delta, initi
 	return o.number, err
 }
 
-// If other clients create and delete a key this often during an operation, the operation fails with
-// a conflict.
+// countTriesMax limits the attempts to create a counter. An attempt fails if another client creates
+// the key between the increment, which has found no item, and the add. The increment is then sent
+// again, and finds no item only if a client has deleted the key. After countTriesMax such attempts
+// the operation fails.
 const countTriesMax = 8
 
-// receiveTextCount creates an absent number by an add, because the text protocol has no initial
-// value. If another client creates it first, it counts again.
+// receiveTextCount receives the response to incr or decr. If the key has no item, it creates the
+// number by an add, because these commands of the text protocol have no initial value. If another
+// client creates the number first, it sends the incr or decr again.
 func (c *conn) receiveTextCount(o *operation) error {
 	count := *o
 	count.creates = false
@@ -53,12 +56,12 @@ func (c *conn) receiveTextCount(o *operation) error {
 }
 
 // Update reads an item, calls change and stores the result. If another client has changed the item
-// since the read, Update repeats this, until it has stored the item or ctx ends.
+// since the read, Update starts over with the new item, until it has stored its result or ctx ends.
 //
-// The function change receives the item. If found is false, the key has no item, and the argument
-// has only a key. change sets Value, Flags and Expiration; the read does not set Expiration. A
-// negative Expiration deletes the item. If change returns an error, Update returns it and stores
-// nothing.
+// The function change receives the item. If found is false, the key has no item, and only the field
+// Key is set. change sets Value and Flags. It must also set Expiration unless the new item should
+// never expire, because a read does not return the expiration. A negative Expiration deletes the
+// item. If change returns an error, Update returns it and stores nothing.
 func (c *Client) Update(ctx context.Context, key string, change func(item *Item, found bool) error) error {
 	for tries := 0; ; tries++ {
 		item, err := c.GetContext(ctx, key)
@@ -88,8 +91,9 @@ func (c *Client) Update(ctx context.Context, key string, change func(item *Item,
 	}
 }
 
-// pauseAfter waits for a random time that grows with the number of conflicts, so that one of many
-// clients succeeds.
+// pauseAfter waits for a random time after a conflict with another client, so that clients that
+// change the same item do not all try again at the same time. The time grows with the number of
+// conflicts. The first two attempts are repeated immediately.
 func pauseAfter(ctx context.Context, tries int) error {
 	if tries < 2 {
 		return contextError(ctx)

@@ -72,7 +72,7 @@ type FaultError struct {
 	Server net.Addr
 	// Err is the cause: an error of package net, io or wire, or the error of an ended context.
 	Err error
-	// True if the failure happened before the request was sent.
+	// dialing is true if the connection could not be opened, so that the request was not sent.
 	dialing bool
 }
 
@@ -141,19 +141,20 @@ func unexpected(want string, got any) error {
 	return &wire.SyntaxError{Want: want, Got: strings.TrimSpace(fmt.Sprint(got))}
 }
 
-// keepsConn reports whether the connection remains usable after an error.
+// keepsConn reports whether the connection remains usable after a request that returned this error.
 func keepsConn(err error) bool {
 	switch err {
 	case nil, ErrCacheMiss, ErrCASConflict, ErrNotStored, ErrMalformedKey:
 		return true
 	}
-	// A server that does not support a command may read its payload as further commands.
+	// After the line ERROR the connection is not usable: a server that does not support a command may
+	// parse the command's value as further commands.
 	var reply *ReplyError
 	return errors.As(err, &reply) && !strings.HasPrefix(reply.Line, "ERROR")
 }
 
-// wasNotSent reports whether the request did not reach the server, so that the client may try
-// another server.
+// wasNotSent reports whether an error means that the request was not sent, so that the client may
+// send it to another server without executing it twice.
 func wasNotSent(err error) bool {
 	var down *DownError
 	var slow *ConnectTimeoutError

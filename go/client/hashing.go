@@ -25,8 +25,9 @@ const (
 	HashRendezvous
 )
 
-// ring returns the index of the server for a key. It skips the first servers, as many as tried;
-// tried is less than the number of servers.
+// ring distributes keys to servers. pick returns the index of the server for a key. The servers
+// have an order for each key; pick skips the first ones, as many as tried, because they have
+// failed. tried is less than the number of servers.
 type ring interface {
 	pick(key string, tried int) int
 }

@@ -10,9 +10,10 @@ import (
 	"strconv"
 )
 
-// ketama is a circle of points, each of which belongs to a server. A key belongs to the first point
-// that is not below its hash. Points and their order match libmemcached's, including the rounding
-// of shares in float32.
+// ketama is a circle of points, each of which has a hash and belongs to a server. A key belongs to
+// the first point whose hash is not lower than the hash of the key, or to the first point of the
+// circle if there is no such point. The points and their order are the same as in libmemcached,
+// including the rounding of shares in float32.
 type ketama struct {
 	points  []point
 	servers int
@@ -28,7 +29,7 @@ const (
 	pointsUnweighted = 100
 	// Points per MD5 sum if servers have weights. Without weights each sum is one point.
 	pointsPerHash = 4
-	// Names of servers omit this port.
+	// The names of points do not contain this port, as in libmemcached.
 	memcachedPort = "11211"
 )
 
@@ -74,7 +75,8 @@ func (k *ketama) sort() {
 	slices.SortStableFunc(k.points, func(a, b point) int { return cmp.Compare(a.hash, b.hash) })
 }
 
-// pointName returns "host-number" or "host:port-number". libmemcached gives a unix socket port 0.
+// pointName returns the text whose hash is a point: "host-number" or "host:port-number".
+// libmemcached uses the port 0 for a unix socket.
 func pointName(addr net.Addr, n int) []byte {
 	name := addr.String()
 	if addr.Network() == "unix" {
@@ -111,7 +113,7 @@ func (k *ketama) pick(key string, tried int) int {
 		seen[server] = true
 		tried--
 	}
-	// A server whose weight is too low for a point comes last.
+	// A server whose weight is so low that it has no point is tried last.
 	for server, wasSeen := range seen {
 		if !wasSeen {
 			if tried == 0 {

@@ -10,7 +10,7 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// openAll returns servers that answer each get by a miss.
+// missingServers returns servers that answer each get by a miss.
 func missingServers(t *testing.T, count int) (servers []string) {
 	for range count {
 		servers = append(servers, fakeServer(t, replyWith("EN\r\n")))

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// The pause before the next request for the memory. It doubles after each refusal.
+	// The pause before the client requests a server's memory again. It doubles after each refusal, up
+	// to the maximum.
 	attachPauseMin = time.Second
 	attachPauseMax = time.Minute
 	// keysPerBatch is the number of keys that one read of the memory looks up.
@@ -22,14 +23,15 @@ const (
 	scratchBytesMax = 1 << 20
 )
 
-// attachTimeout limits the wait for a server's memory; the socket works without it. Tests wait
-// longer: their machine may be busy.
+// attachTimeout limits the wait for a server's memory. It is short, because without the memory the
+// client can still use the socket. Tests wait longer, because their machine may be busy.
 var attachTimeout = 100 * time.Millisecond
 
 // local is the memory of a server on this machine, in which the client reads hits directly.
 //
-// A client must read its own writes, so socket and memory must belong to the same server. Every new
-// connection is compared with the memory before its first use: see [local.verify].
+// A client must read its own writes, so its connections and the memory must belong to the same
+// server. They do not if another server has taken over the socket. The client therefore compares
+// every new connection with the memory before its first use: see [local.verify].
 type local struct {
 	socket     string
 	attachment atomic.Pointer[reader.Attachment]
@@ -41,9 +43,9 @@ type local struct {
 	pause time.Duration
 }
 
-// localOf returns nil if the server's memory cannot be read. A custom dialer may connect to any
-// server, and a server that requires TLS or a login does not share its memory without them. The
-// caller holds mu.
+// localOf returns the local of a server, and nil if the client cannot use the server's memory. With
+// a custom dialer the address does not show which server the connections reach. A server that
+// requires TLS or a login does not share its memory without them. The caller holds mu.
 func (c *Client) localOf(addr net.Addr) *local {
 	o := &c.options
 	if addr.Network() != "unix" || o.NoLocalReads || c.DialContext != nil || o.TLS != nil || c.login != nil {
@@ -62,10 +64,11 @@ func (l *local) isDue() bool {
 	return now >= at && l.dueAt.CompareAndSwap(at, now+int64(attachPauseMin))
 }
 
-// verify is called with each new connection before its first use: the memory must belong to the
-// server that has accepted the connection. If the client has no memory of the server yet, and isDue
-// is true, verify requests it. It reports whether the memory has changed, which invalidates older
-// connections.
+// verify is called after each new connection is opened, before its first use. It checks that the
+// memory belongs to the server that now accepts connections at the socket, and otherwise detaches
+// the memory and requests the memory of that server. If the client has no memory and isDue is true,
+// verify requests it. It reports whether the memory has changed. Then the caller must close all
+// older connections, which may belong to another server than the memory.
 func (l *local) verify(ctx context.Context, isDue bool, isCurrent func() bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +131,8 @@ func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
 		return nil
 	}
 	attachment := l.attachment.Load()
-	// The memory may also have items with other keys, but the protocol decides whether these keys are
-	// valid.
+	// A key with spaces or control characters may be in the memory, but it is not valid in every
+	// protocol. Send the request, so that the protocol decides.
 	if attachment == nil || wire.NeedsBase64(key) || ctx.Err() != nil {
 		return nil
 	}
@@ -143,8 +146,8 @@ func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
 	return &Item{Key: key, Value: value, Flags: info.Flags, CasID: info.CAS}
 }
 
-// scratch holds the keys and values of a batch. Each value is copied out, so that a retained value
-// does not retain the others.
+// scratch holds the keys and values of a batch. Each item receives a copy of its value, so that a
+// program that retains one value does not retain the others.
 type scratch struct{ keys, values []byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -176,7 +179,7 @@ func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []st
 	var asBytes [keysPerBatch][]byte
 	s.keys = s.keys[:0]
 	for i, key := range keys {
-		// No item has the empty key.
+		// The key of an item that must not be read here stays empty: no item has the empty key.
 		if !wire.NeedsBase64(key) {
 			start := len(s.keys)
 			s.keys = append(s.keys, key...)

@@ -38,7 +38,7 @@ func (c *conn) sendMeta(o *operation) error {
 	return nil
 }
 
-// setMetaFlags sets verb and flags of an operation.
+// setMeta sets the verb and the flags of the request for an operation.
 func (c *conn) setMeta(o *operation) {
 	r := &c.meta.request
 	switch o.verb {
@@ -167,7 +167,8 @@ func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 		case wire.FlagOpaque:
 			number = int(min(v, uint64(len(keys))))
 		default:
-			// W, X and Z are for clients that recache values.
+			// Ignore the marks for stale values: W (this client has the recache token), X (the value is
+			// stale) and Z (another client has the token).
 			continue
 		}
 		if !ok {

@@ -14,7 +14,8 @@ func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
 // GetMultiContext is like GetMulti, but takes a context.
 func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string]*Item, error) {
 	items := make(map[string]*Item, len(keys))
-	// The keys of failed may still be on the next servers.
+	// failed are the errors of servers whose keys are tried on the next servers. They are returned if
+	// no servers are left.
 	var errs, failed []error
 	for tried := 0; len(keys) > 0; tried++ {
 		groups, err := c.group(keys, tried)
@@ -78,7 +79,7 @@ next:
 	return groups, nil
 }
 
-// ask sends to all servers in parallel and waits for all responses.
+// ask sends the requests of all groups in parallel and waits for all responses.
 func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 	done := make(chan struct{}, len(groups))
 	for _, g := range groups[1:] {
@@ -94,8 +95,8 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 	return groups
 }
 
-// Items are allocated in chunks of this size: a retained item retains its chunk, but not the other
-// values.
+// Items are allocated in chunks of this many. A program that retains an item also retains the Item
+// structs of its chunk, but not their values.
 const itemsPerChunk = 32
 
 // newItem returns a function that adds an item to the items of the group.

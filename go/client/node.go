@@ -17,7 +17,8 @@ type node struct {
 	addr net.Addr
 	// local is nil if the server's memory cannot be read.
 	local *local
-	// inUse has capacity for the connections that may be in use; nil if unlimited.
+	// inUse contains an element for each connection in use. Its capacity is Options.MaxConns; it is
+	// nil if the number is unlimited.
 	inUse chan struct{}
 
 	mu sync.Mutex
@@ -27,8 +28,8 @@ type node struct {
 	reaper *time.Timer
 	// hasLeft is true if the server was removed from the list.
 	hasLeft bool
-	// generation increases when all connections become invalid. Connections in use are closed when
-	// they return to the pool.
+	// generation increases when all connections become invalid. A connection of an older generation
+	// that is in use is closed when its operation ends.
 	generation int
 	// failures counts the failures since the last success. The client sends no request before
 	// downUntil; then one request probes the server.
@@ -40,8 +41,8 @@ type node struct {
 	textOnly bool
 }
 
-// The number of consecutive timeouts or broken connections before backoff begins. One failed
-// connection attempt suffices.
+// failuresUntilDown is the number of consecutive timeouts or broken connections before backoff
+// begins. If a connection cannot be opened, backoff begins after one failure.
 const failuresUntilDown = 3
 
 func (c *Client) newNode(addr net.Addr) *node {
@@ -68,20 +69,20 @@ func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn
 	if !reused || !closedByPeer(err) {
 		return n.classify(ctx, c, err)
 	}
-	// The peer has closed all idle connections, not only this one.
+	// The peer has probably closed all idle connections, not only this one.
 	n.close()
 	if !repeatable && cn.w.Written() != before {
 		return &FaultError{Server: n.addr, Err: err}
 	}
-	// Another server may have taken over the address.
+	// Another server may have taken over the address, so request its memory now.
 	if cn, err = n.open(ctx, c, true); err != nil {
 		return err
 	}
 	return n.classify(ctx, c, n.run(ctx, c, cn, f))
 }
 
-// acquire waits until another connection may be in use. This also bounds the total, because a
-// connection is opened only if none is idle.
+// acquire waits until one more connection may be in use. This also limits the total number of
+// connections, because an operation opens a connection only if none is idle.
 func (n *node) acquire(ctx context.Context, c *Client) error {
 	if n.inUse == nil {
 		return nil
@@ -132,7 +133,8 @@ func (n *node) run(ctx context.Context, c *Client, cn *conn, f func(*conn) error
 	return err
 }
 
-// classify records the failure of a server and converts an error for the caller.
+// classify records an error that is a failure of the server, and returns the error that the caller
+// of the client receives.
 func (n *node) classify(ctx context.Context, c *Client, err error) error {
 	if keepsConn(err) {
 		return err
@@ -164,7 +166,7 @@ func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *co
 		return nil, false, err
 	}
 	if cn != nil && mustBeOpen && !cn.alive.check() {
-		// The peer has closed all idle connections, not only this one.
+		// The peer has probably closed all idle connections, not only this one.
 		cn.Close()
 		n.close()
 		cn = nil
@@ -174,7 +176,7 @@ func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *co
 		return cn, true, nil
 	}
 	if cn != nil {
-		// Only a new connection can be compared with the owner of the memory.
+		// The server's memory is requested only with a new connection, so do not use the idle one.
 		cn.Close()
 	}
 	cn, err = n.open(ctx, c, isDue)
@@ -226,8 +228,10 @@ func (n *node) isCurrent(generation int) bool {
 	return n.generation == generation
 }
 
-// nextGeneration invalidates all connections of a generation except the caller's, and returns the
-// new generation. If the generation has changed already, the caller's connection is invalid too.
+// nextGeneration invalidates all connections of a generation except the caller's new connection,
+// which should have the returned generation. If the generation has already changed since the caller
+// opened its connection, that connection is also invalid, and nextGeneration returns the old
+// generation.
 func (n *node) nextGeneration(generation int) int {
 	n.mu.Lock()
 	if n.generation != generation {
@@ -242,8 +246,9 @@ func (n *node) nextGeneration(generation int) int {
 	return generation + 1
 }
 
-// checkDown returns an error while the server is in backoff. After the backoff it lets one request
-// through, and the others wait for its outcome. The caller holds the lock.
+// checkDown returns an error while the server is in backoff. After the backoff it allows one
+// request, a probe, and moves the end of the backoff by twice the timeout. Until then other
+// requests still fail, unless the probe succeeds and ends the backoff. The caller holds the lock.
 func (n *node) checkDown(c *Client) error {
 	if n.downUntil.IsZero() {
 		return nil
@@ -257,7 +262,8 @@ func (n *node) checkDown(c *Client) error {
 }
 
 // recordFailure counts a failure. After limit consecutive failures the server is in backoff. The
-// backoff doubles with each further failure and is randomized per client.
+// backoff doubles with each further failure, and a part of it is random so that clients do not
+// return at the same time.
 func (n *node) recordFailure(c *Client, err error, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -23,8 +23,9 @@ const (
 
 func (v verb) stores() bool { return v >= verbSet && v <= verbCompareAndSwap }
 
-// repeatable reports whether a request changes nothing. Only such a request is sent again after the
-// server may have executed it: a second execution could overwrite a change of another client.
+// repeatable reports whether a request changes nothing. Only such a request may be sent again if it
+// is unknown whether the server has executed it. If another client has made a change in between,
+// the second execution of a change could overwrite it.
 func (v verb) repeatable() bool { return v == verbGet || v == verbPing || v == verbStats }
 
 // operation is a request to one server and its result.
@@ -36,7 +37,8 @@ type operation struct {
 	exptime int32
 	cas     uint64
 	delta   uint64
-	// initial is the number of a key that increment and decrement create, if creates is true.
+	// initial is the number that increment and decrement store if the key has no item and creates is
+	// true.
 	initial uint64
 	creates bool
 

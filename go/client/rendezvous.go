@@ -26,8 +26,8 @@ func (r rendezvous) pick(key string, tried int) int {
 	return picked
 }
 
-// best returns the server with the highest hash. If other is not negative, only servers ranked
-// below that server count.
+// best returns the server with the highest hash. If other is not negative, it considers only the
+// servers that are ranked lower than the server other.
 func (r rendezvous) best(key string, other int, otherHash uint32) int {
 	best, bestHash := -1, uint32(0)
 	for i := range r {
@@ -42,7 +42,8 @@ func (r rendezvous) best(key string, other int, otherHash uint32) int {
 	return best
 }
 
-// less orders servers by hash and name, and duplicates by position.
+// less reports whether server a is ranked lower than server b: by hash, then by name, and for the
+// same server twice in the list by position.
 func (r rendezvous) less(a int, aHash uint32, b int, bHash uint32) bool {
 	switch {
 	case aHash != bHash:

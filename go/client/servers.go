@@ -82,8 +82,8 @@ func parseServer(server string) (net.Addr, error) {
 // PickServer returns the server of a key, or ErrNoServers.
 func (s *ServerList) PickServer(key string) (net.Addr, error) { return s.pick(key, 0) }
 
-// pick returns the server for a key after as many other servers as tried have failed, and nil if no
-// servers are left.
+// pick returns the server to use for a key. tried is the number of servers for the key that have
+// failed already. It returns nil if no servers are left.
 func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

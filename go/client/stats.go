@@ -38,7 +38,8 @@ func (c *Client) Stats(ctx context.Context, group string) (map[string]map[string
 	return all, errors.Join(append(errs, err)...)
 }
 
-// withoutSpaces returns a group with its separators replaced: "detail on" is valid.
+// withoutSpaces returns a group with its spaces replaced. A group may contain them, for example
+// "detail on", although a key may not.
 func withoutSpaces(group string) string {
 	b := []byte(group)
 	for i := range b {

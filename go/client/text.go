@@ -103,7 +103,8 @@ func successKind(v verb) wire.TextKind {
 
 func (c *conn) takeTextValue(o *operation) error {
 	r := &c.text.response
-	// Only the key shows that the response belongs to this request.
+	// The text protocol does not number its requests: only the key shows that the response belongs to
+	// this request.
 	if string(r.Key) != o.key {
 		return unexpected("the value of the requested key", r.Key)
 	}
@@ -157,7 +158,8 @@ func (c *conn) receiveTextMany(keys []string, newItem func() *Item) error {
 	}
 }
 
-// loginText authenticates by a set with an arbitrary key, as servers with -Y expect.
+// loginText authenticates by a set with an arbitrary key. memcached with -Y, and larderd, expect
+// this.
 func (c *conn) loginText(user, password string) error {
 	login := user + " " + password
 	if bytes.ContainsAny([]byte(login), "\r\n") {

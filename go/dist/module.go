@@ -15,8 +15,8 @@ import (
 
 // packed is a module to be packed for the proxy.
 type packed struct {
-	// root is the folder of the module, and core is the path of the module to which the other modules
-	// belong.
+	// root is the folder of the module. core is the path of module larder; the paths of the other
+	// modules begin with it.
 	root, core, version string
 }
 

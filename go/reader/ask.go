@@ -42,7 +42,7 @@ func requestRegion(ctx context.Context, socket string) (*net.UnixConn, *os.File,
 	if err != nil {
 		return nil, nil, serverInfo{}, err
 	}
-	// When ctx ends, stop waiting for the response.
+	// When ctx ends, a deadline in the past ends the wait for the response.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	line, file, err := exchange(conn)
 	if !stop() && err == nil {

@@ -18,10 +18,11 @@ const (
 	// watchPause is the interval at which the server's clock is checked and remaining hints are
 	// sent.
 	watchPause = time.Second
-	// The pause between attempts to find a server again, which doubles up to the maximum.
+	// The pause between two attempts to attach to a server again. It doubles up to the maximum.
 	pauseMin = 50 * time.Millisecond
 	pauseMax = 5 * time.Second
-	// unsentBytesMax limits the hints that wait for a stopped server, in bytes.
+	// unsentBytesMax limits the lines of hints that the socket has not accepted yet, in bytes. A
+	// stopped server reads none.
 	unsentBytesMax = 64 << 10
 )
 
@@ -52,7 +53,8 @@ type Attachment struct {
 	done chan struct{}
 }
 
-// source is the memory of a server, and the number of reads per hint.
+// source is the memory of a server, and the number of reads per hint: the client reports one read
+// in readsPerHint.
 type source struct {
 	region       *Region
 	readsPerHint uint32
@@ -183,8 +185,9 @@ func (a *Attachment) Close() error {
 	return nil
 }
 
-// isSampled returns true for one read in readsPerHint, at random, so that keys read in turn are all
-// reported.
+// isSampled returns true for one read in readsPerHint. It selects the reads at random. If it
+// selected every n-th read, a program that reads n keys in a fixed order would always report the
+// same key.
 func (s *source) isSampled() bool { return rand.Uint32N(s.readsPerHint) == 0 }
 
 // recordRead adds a hint for a key, and sends the hints when there are enough. It does not block:
@@ -209,7 +212,7 @@ func (a *Attachment) sendHints() {
 		a.unsent = a.hints.moveTo(a.unsent)
 	}
 	if len(a.unsent) > 0 {
-		// The watching goroutine notices a broken connection.
+		// Ignore errors: the goroutine in watch detects a broken connection.
 		_ = a.raw.Write(a.send)
 	}
 }

@@ -41,7 +41,7 @@ func (c *testCase) key() []byte {
 	return key
 }
 
-// scene is a region and its expected contents.
+// scene is a region that the Rust library has created for the tests, and its expected contents.
 type scene struct {
 	name, path string
 	cases      []testCase

@@ -10,13 +10,15 @@ const firstSecond = 2
 // updates its clock every second, so the clock may lag by one second.
 const clockDriftSecsMax = 3
 
-// clock counts the seconds of a cache's life as its owner does, which uses the system's monotonic
-// clock. That clock counts from the boot. To avoid a system call, clock reads the program's own
-// monotonic clock and adds the offset between the two.
+// clock counts the seconds since the creation of a cache, as the owner of the cache does. The owner
+// uses the system's monotonic clock, which counts from the boot. Reading that clock in Go takes a
+// system call, so clock reads it once and then adds the time that has passed by the monotonic clock
+// of Go's runtime.
 type clock struct {
+	// compared is the time at which the two clocks were compared, and nanos is the age of the cache at
+	// that time.
 	compared time.Time
-	// nanos is the age of the cache at the time of the comparison.
-	nanos int64
+	nanos    int64
 }
 
 // clockOf returns the clock of a cache that was created at startSecs of the monotonic clock.

@@ -1,5 +1,5 @@
-// Package reader reads the memory of a Larder cache in pure Go, without cgo. A hit takes no system
-// call and no lock, and does not write to shared memory.
+// Package reader reads the memory of a Larder cache (its region) in pure Go, without cgo. A hit
+// takes no system call and no lock, and does not write to shared memory.
 //
 //   - [Attach] reads hits from the memory of a larderd on the same machine; all other requests go
 //     through its unix socket. The attachment detects the end of that server, attaches to the next
@@ -8,14 +8,18 @@
 //     larderd keeps with -e.
 //
 // A value that a read returns is a consistent copy. A key that a read does not find may still be in
-// the cache: its item may be changing, or only the owner may be able to decide about it. After a
-// miss, a caller should therefore request the key from the owner.
+// the cache. The item may be changing during the read, or the read may need a decision that only
+// the owner of the cache can make, for example which client replaces a stale value. The owner is
+// the larderd, or the processes that use the library. After a miss, a caller should therefore
+// request the key from the owner.
 //
 // # Reading without a lock
 //
 // docs/region-format.md describes the bytes and, under "Reading", the order of the loads. Writers
-// may write during a copy. The reader compares a sequence number before and after the copy. If it
-// has changed, the memory was reused during the copy, and the reader retries.
+// may write during a copy. The cache stores items in segments, which it empties and reuses as a
+// unit. Each use of a segment has a different number, its sequence. The reader loads the sequence
+// before and after the copy. If it has changed, the segment was reused during the copy, and the
+// reader retries.
 //
 // In Go's memory model this means the following. All loads are atomic loads of aligned words, also
 // within a copy. The reader therefore has no data race, no word is torn, and no load is reordered.
@@ -32,9 +36,10 @@
 // # Closing
 //
 // A read takes no reference and no lock, so Close cannot wait for readers. It replaces the file in
-// the mapping with zeros, in one system call. This releases the file immediately, and a concurrent
-// reader finds that the sequence number has changed. A cleanup of the garbage collector releases
-// the addresses when no goroutine refers to the mapping.
+// the mapping with zeros, in one system call. This releases the file immediately. A concurrent
+// reader loads a sequence of 0 after its copy, and therefore discards the copy. The addresses stay
+// reserved until no goroutine refers to the mapping; then a cleanup of the garbage collector
+// releases them.
 //
 // # Systems
 //

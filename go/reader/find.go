@@ -10,10 +10,19 @@ const (
 	groupsVisitedMax = 512
 )
 
+// The index is a hash table of groups. A group has two cache lines with a control word and 15
+// slots, and a slot refers to the record of an item. A slot also contains the tag of the item's
+// key, a few bits of its hash. One bit of the hash selects the preferred line, the line of the
+// group where the key's slot most likely is. If a group has more items than slots, overflow groups
+// follow it; together they are a chain. A split moves some items of a group to a new group: the
+// level of a group is the number of hash bits that select it.
+
 // slot is a word of the index that refers to a record.
 type slot uint64
 
 const (
+	// freq counts the recent reads of the item, up to freqMax. gen is the low byte of the segment's
+	// sequence.
 	tagMask   = 1<<15 - 1
 	freqMask  = 3 << 47
 	freqMax   = 3
@@ -32,17 +41,20 @@ func (s slot) isOf(sequence uint64) bool { return uint64(s)>>genShift&0xFF == se
 // control is the first word of a group.
 type control uint64
 
-// levelBase is added to the field of the level: no group has a lower level.
+// levelBase is the lowest level that a group can have. The control word contains the level minus
+// levelBase.
 const levelBase = 8
 
-// shape returns all bits but the owner; it changes whenever slots move.
+// shape returns all bits except those of the owner, which is the thread that has locked the group.
+// It changes whenever a writer moves slots.
 func (c control) shape() uint64 { return uint64(c) << 13 }
 func (c control) level() uint   { return uint(c>>30)&0x1F + levelBase }
 
-// overflow returns the number of the next group of the chain plus 1, or 0.
+// overflow returns 1 plus the number of the next group of the chain, or 0 at the end of the chain.
 func (c control) overflow() uint64 { return uint64(c) & 0x3FFF_FFFF }
 
-// found is a record and its position.
+// found is a record that a search has found: the slot that refers to it, the sequence of its
+// segment at that time, and its header.
 type found struct {
 	slotAt   uint64
 	slot     slot
@@ -70,7 +82,8 @@ func (v *view) control(at uint64) control { return control(v.memory.word(at)) }
 
 func (v *view) tagOf(hash uint64) uint64 { return hash >> v.layout.firstLevel & tagMask }
 
-// groupOf returns the group of a hash according to the number of groups.
+// groupOf returns the number of the group that a hash belongs to, as long as no split is in
+// progress.
 func (v *view) groupOf(hash uint64) uint64 {
 	groups := v.memory.word(atGroups)
 	// The next power of two, minus 1.
@@ -81,8 +94,8 @@ func (v *view) groupOf(hash uint64) uint64 {
 	return hash & (mask >> 1)
 }
 
-// groupAt returns the offset of a group. A directory contains the numbers of the segments of the
-// groups, each plus 1.
+// groupAt returns the offset of a group. A segment that belongs to the index contains many groups;
+// the directory lists the numbers of these segments, each plus 1.
 func (v *view) groupAt(directory, group uint64) uint64 {
 	named := uint64(v.memory.half(directory + group>>v.layout.groupShift*4))
 	within := group & (1<<v.layout.groupShift - 1)
@@ -135,7 +148,8 @@ func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
 		if what == changed || before.shape() != after.shape() {
 			continue
 		}
-		// The group may have been split before the number of groups was updated.
+		// A split raises the level of this group before it updates the number of groups, from which
+		// groupOf has computed the group. The item may therefore already be in the new group.
 		home := hash & (1<<after.level() - 1)
 		if home == group {
 			return found{}, false
@@ -145,7 +159,7 @@ func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
 	return found{}, false
 }
 
-// searchChain visits each slot of a chain once, and subtracts the visited groups from left.
+// searchChain visits each slot of a chain once, and decrements left for each group that it visits.
 func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, examined) {
 	tag := v.tagOf(hash)
 	first, _ := lines(hash)
@@ -174,9 +188,11 @@ func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, exami
 	return found{}, changed
 }
 
-// examine compares the record of a slot with a key. No slot refers to a past use of its segment.
-// The slot is read again after the sequence, so it refers to a record of that use; if the sequence
-// is still the same at the end, all loads were from that record.
+// examine compares the record of a slot with a key. Before a writer reuses a segment, it clears all
+// slots that refer to the segment. examine loads the sequence of the segment and then the slot
+// again. If the slot is unchanged, the record belongs to the use of the segment that has this
+// sequence. If the sequence is also unchanged after the comparison, all loads were from that
+// record.
 func (v *view) examine(slotAt uint64, slot slot, key []byte) (found, examined) {
 	sequence := v.sequence(slot.segment())
 	if sequence == 0 || !slot.isOf(sequence) || !v.slot(slotAt).same(slot) {
@@ -200,7 +216,8 @@ func (v *view) hasKey(record *found, key []byte) bool {
 		v.memory.equals(record.recordAt+record.header.keyAt(), key)
 }
 
-// isValid reports whether all loads from a record since it was found were from that record.
+// isValid reports whether the record's segment has not been reused since the record was found. Then
+// all loads in between were from that record.
 func (v *view) isValid(record *found) bool {
 	return v.sequence(record.slot.segment()) == record.sequence
 }

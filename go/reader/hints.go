@@ -3,19 +3,20 @@ package reader
 import "encoding/base64"
 
 const (
-	// hintKeysMax is the number of keys at which the hints are sent. After a second, fewer keys are
-	// sent as well.
+	// hintKeysMax is the number of keys at which the hints are sent. Once a second, the hints are sent
+	// even if there are fewer.
 	hintKeysMax = 64
 	// hintLineBytesMax bounds a line of hints without its end. The server does not accept longer
 	// lines.
 	hintLineBytesMax = 2048
-	// hintBytesMax bounds the hints kept for a server that does not read.
+	// hintBytesMax bounds the collected hints in bytes, for the case that the server does not read
+	// them. Above it, all collected hints are dropped.
 	hintBytesMax = 64 << 10
 	hintWord     = "larder_read"
 )
 
-// hints are keys that were read in a server's memory. The server needs them for its eviction
-// policy.
+// hints are the keys of a sample of the reads from a server's memory. The server does not observe
+// these reads itself. It needs the hints to decide which items to evict.
 type hints struct {
 	// lines are the lines to send; the last one is incomplete.
 	lines []byte

@@ -2,10 +2,13 @@ package reader
 
 import "slices"
 
+// A large value is stored in pieces, each in a separate record. The item's record contains a table
+// with the length of the value and a slot word for each piece.
+
 // piecesOnStack is the number of pieces that fit into a buffer on the stack.
 const piecesOnStack = 64
 
-// piece is a piece of a large value, with the sequence of its segment.
+// piece is the slot word of a piece, with the sequence of the piece's segment.
 type piece struct {
 	slot     slot
 	sequence uint64
@@ -14,8 +17,9 @@ type piece struct {
 // largeValue appends a value that is stored in pieces. It returns false if the value changed during
 // the copy.
 //
-// It first reads the table and the sequence of each piece's segment. If the table is unchanged
-// afterwards, and the sequences are unchanged after the copy, all pieces were valid throughout.
+// It first reads the complete table, with the sequence of each piece's segment, and then the table
+// again. If the table is unchanged, and each sequence is unchanged after the copy of its piece,
+// then all pieces belonged to the item during the copy.
 func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
 	var buf [piecesOnStack]piece
 	pieces, ok := v.table(buf[:0], record)

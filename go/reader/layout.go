@@ -21,8 +21,8 @@ const (
 	// next segment to reuse. A reader does not use them, but needs their size to find the parts after
 	// them.
 	filingBytes = 36
-	// roundingBytes is the space that is reserved for alignment: two lines, and three words for each
-	// of the 18 sets of segments.
+	// roundingBytes is the space that the alignment of the parts can take: two lines, and three words
+	// for each of the 18 sets of segments.
 	roundingBytes  = 2*lineBytes + 18*3*8
 	segmentsMax    = 1 << 20
 	peersMax       = 4096

@@ -27,9 +27,10 @@ func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []
 	return dst
 }
 
-// fetch loads the memory that the following lookups need: the groups of all keys, then their
-// candidate records. The loads of a round are independent, so that the processor overlaps their
-// cache misses.
+// fetch loads the memory that the following lookups need: first a word of the group of each key,
+// then the first word of the record that each key probably has. The loads of each of these two
+// rounds do not depend on each other, so the processor overlaps their cache misses. fetch discards
+// the loaded words.
 func (v *view) fetch(hashes []uint64) {
 	var groups, records [keysPerBatch]uint64
 	var sink uint64

@@ -1,6 +1,12 @@
 package reader
 
-// header is the first word of a record.
+// header is the first word of a record, shown with the highest bits first:
+//
+//	used 20 │ initial freq 3 │ mark 5 │ fields 8 │ key length 8 │ value length 20
+//
+// mark is 0 for most records. For a number it is the length of the number's text. For a value that
+// can grow in place, 1<<mark is the unit to which the record's length is rounded up. used is the
+// time of the last use.
 type header uint64
 
 // The fields and properties of a record, as bits of its header.
@@ -49,19 +55,22 @@ func (h header) mark() uint64           { return uint64(h) >> markShift & markMa
 // fits.
 func (h header) fits(keyBytes int) bool { return h.keyBytes() == uint64(keyBytes) }
 
-// isUseDue reports whether the last use is so old that the owner records the next one.
+// isUseDue reports whether the recorded time of the last use is so old that the owner updates it at
+// the next read.
 func (h header) isUseDue(now uint32) bool {
 	units := (uint64(now)/usedUnitSecs - uint64(h)>>usedShift) & usedMask
 	return units >= usedRefreshUnits && units <= usedMask-usedAheadUnitsMax
 }
 
-// sameLayout reports whether another header describes the same record contents.
+// sameLayout reports whether two headers differ at most in the bits that may change while the
+// record stays in place.
 func (h header) sameLayout(other header) bool { return uint64(h^other)&^lifeMask == 0 }
 
 // changesInPlace reports whether the value may change without moving.
 func (h header) changesInPlace() bool { return h.mark() != 0 }
 
-// visibleBytes returns the length of the value that users see; not valid for a large value.
+// visibleBytes returns the length of the value that clients read. For a large value it is
+// meaningless: there valueBytes is the length of the table of pieces.
 func (h header) visibleBytes() uint64 {
 	if h.has(isNumber) {
 		return h.mark()
@@ -69,7 +78,8 @@ func (h header) visibleBytes() uint64 {
 	return h.valueBytes()
 }
 
-// The offsets of a record's parts. The widest come first; each exists only if its bit is set.
+// The offsets of a record's parts. The optional fields come first, the widest at the front; a field
+// exists only if its bit in the header is set.
 
 func (h header) deadlineAt() uint64 {
 	if h.has(hasVersion) {
@@ -95,7 +105,8 @@ func (h header) keyAt() uint64 {
 func (h header) valueAt() uint64 {
 	end := h.keyAt() + h.keyBytes()
 	if h.has(isLarge | isNumber) {
-		// Words that change individually are aligned.
+		// A number, and each word of a large value's table, changes by one atomic store, so it must be
+		// aligned.
 		return roundUp(end, 8)
 	}
 	return end

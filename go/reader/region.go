@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// attemptsMax bounds the reads of an item that changes concurrently. An item that is still changing
-// then belongs to a stopped writer.
+// attemptsMax limits how often a read is repeated because the item changes concurrently. If the
+// item is still changing after so many attempts, its writer has stopped in the middle of the
+// change.
 const attemptsMax = 1000
 
 // ErrClosed means that a [Region] or an [Attachment] is closed.
@@ -32,8 +33,8 @@ type view struct {
 	layout  layout
 	secrets secrets
 	clock   clock
-	// isServed is true if a server owns the memory. The contents are valid only while it updates
-	// its clock.
+	// isServed is true if a server owns the memory. The contents are valid only while the server
+	// updates the clock in the memory.
 	isServed bool
 }
 
@@ -128,7 +129,7 @@ func viewOf(memory *memory, isServed bool) (*view, error) {
 	return &view{memory, layout, secretsOf(memory.word(atSeed)), clock, isServed}, nil
 }
 
-// halves returns the two words of a 16-byte number in the order of the superblock: the low one
+// halves returns the two words of a 16-byte number in the order of the superblock: the low word
 // first.
 func halves(number []byte) [2]uint64 {
 	return [2]uint64{binary.BigEndian.Uint64(number[8:]), binary.BigEndian.Uint64(number)}
@@ -194,8 +195,8 @@ func (r *Region) Close() error {
 	return nil
 }
 
-// now returns the current second, and false if the server's clock has stopped, so that the contents
-// are not reliable.
+// now returns the current second. It returns false if the server no longer updates the clock in its
+// memory, because then the contents may be out of date.
 func (v *view) now() (uint32, bool) {
 	stored, system := v.memory.half(atClock), v.clock.second()
 	if !v.isServed {
@@ -205,7 +206,8 @@ func (v *view) now() (uint32, bool) {
 	return max(stored, system), -clockDriftSecsMax <= drift && drift <= clockDriftSecsMax
 }
 
-// get is like Get, and also reports whether a hint would be useful.
+// get is like Get, and also reports whether a hint about this read would be useful. It would not if
+// the item's count of reads is at its maximum and its time of last use is recent.
 func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isHintDue bool) {
 	now, ok := v.now()
 	if !ok || v.isFlushDue(now) {
@@ -270,8 +272,8 @@ func (v *view) version(record *found) uint64 {
 
 func (v *view) info(record *found, now uint32) Info {
 	info := Info{CAS: v.version(record)}
-	// Load the header again, after the version: a caller that receives the version of a change of the
-	// marks must also receive these marks.
+	// Load the header again, after the version. A change of the marks can also change the version, and
+	// a caller that receives the new version must also receive the new marks.
 	marks := header(v.memory.word(record.recordAt))
 	info.Stale, info.RecacheTaken = marks.has(isStale), marks.has(hasRecacheToken)
 	if record.header.has(hasFlags) {
@@ -298,7 +300,8 @@ func (v *view) value(dst []byte, record *found) ([]byte, bool) {
 	}
 }
 
-// appendNumber appends a number padded with spaces. It returns false if the number is too long.
+// appendNumber appends a number, padded with spaces to visibleBytes. It returns false if the number
+// has more digits.
 func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 	start := len(dst)
 	dst = strconv.AppendUint(dst, number, 10)
@@ -308,8 +311,9 @@ func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 	return dst, uint64(len(dst)-start) == visibleBytes
 }
 
-// isUnchanged reports whether the record still has the version that was read before the value.
-// Numbers and appended values change in place, and have version 0 during a change.
+// isUnchanged reports whether the record still has the version that was read before the value. Only
+// numbers, and values that bytes were appended to, change without moving to a new record. During
+// such a change their version is 0.
 func (v *view) isUnchanged(record *found, version uint64) bool {
 	if !record.header.changesInPlace() {
 		return true

@@ -83,8 +83,8 @@ func monotonicNanos() (int64, error) {
 	return now.Nano(), nil
 }
 
-// bootID returns the number of this boot, with the halves in the order of the superblock: the low
-// one first.
+// bootID returns the random number that identifies this boot of the system, as two integers in the
+// order of the superblock: the low one first.
 func bootID() (boot [2]uint64, err error) {
 	text, err := os.ReadFile(bootIDPath)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 // result, as [larder.Cache.GetOrLoad] does: all goroutines of this process that request a key at
 // the same time share one load.
 //
-// The result is stored only if the key has not changed since the load began. If the key is absent,
-// GetOrLoad does not detect two kinds of changes by other clients: a client that stores the key
-// during the load and deletes it before the load ends, and a client that deletes the key while it
-// is absent.
+// The result is stored only if the key has not changed since the load began. The protocol has no
+// mark for an absent key. If the key has no item when the load begins, GetOrLoad therefore does not
+// detect that another client deletes the absent key during the load, or stores an item and deletes
+// it again.
 func (r *Cache) GetOrLoad(ctx context.Context, key string, loader larder.Loader) ([]byte, error) {
 	if err := r.usable(key); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (r *Cache) isFresh(item larder.Item) bool {
 	return item.TTL == 0 || item.TTL > whole(r.options.StaleFor)+whole(r.options.RefreshBefore)
 }
 
-// loading is the interface of a remote cache to its loads.
+// loading is the part of a remote cache that package flight uses for its loads.
 type loading struct{ r *Cache }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
@@ -76,7 +76,7 @@ func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	case a.isFound && item.CAS != 0:
 		_, _ = a.r.swapLoaded(ctx, a.key, value, item)
 	case a.isFound:
-		// A server without tokens cannot compare.
+		// The server has no tokens, so it cannot compare. Store the result if the key still has an item.
 		_, _ = a.r.storeLoaded(ctx, a.r.client.ReplaceContext, a.key, value, item)
 	default:
 		_, _ = a.r.storeLoaded(ctx, a.r.client.AddContext, a.key, value, item)

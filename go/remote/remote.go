@@ -54,10 +54,11 @@ type Options struct {
 const (
 	timeoutDefault     = 5 * time.Second
 	loadTimeoutDefault = 30 * time.Second
-	// The maximum number of open connections to a server. Further goroutines wait for a free
-	// connection.
+	// connectionsMax is the maximum number of open connections to a server. When all are in use, a
+	// call waits for a free connection.
 	connectionsMax = 64
-	// The times of the protocol end in the year 2038.
+	// staleMax keeps the sum of StaleFor and a time to live within the range of the protocol's times,
+	// which end in the year 2038.
 	staleMax = 365 * 24 * time.Hour
 )
 
@@ -324,7 +325,8 @@ func isRemoteKey(key string) bool {
 		(len(key) <= engine.KeyBytesMax/4*3 || !wire.NeedsBase64(key))
 }
 
-// usable returns the error that a write returns if it changes nothing.
+// usable returns the error that a write returns without sending a request: an error for a closed
+// cache or an invalid key, otherwise nil.
 func (r *Cache) usable(key string) error {
 	switch {
 	case r.isClosed():
@@ -367,7 +369,7 @@ func (r *Cache) condition(ctx context.Context, err error) (bool, error) {
 // done ends a call. It converts an error of package client to an error of this package.
 func (r *Cache) done(ctx context.Context, err error) error {
 	if r.isClosed() {
-		// The call may have opened a connection after Close.
+		// If Close ran during the call, the call may have opened a connection afterwards. Close it.
 		_ = r.client.Close()
 	}
 	var reply *client.ReplyError
@@ -415,8 +417,8 @@ func expiration(ttl time.Duration) int32 {
 	return int32(min(time.Now().Add(ttl).Unix()+1, math.MaxInt32))
 }
 
-// whole rounds a duration up to whole seconds. The result is far below the longest duration, so
-// that sums do not overflow.
+// whole rounds a duration up to whole seconds. It returns at most a quarter of the longest
+// duration, so that sums do not overflow.
 func whole(d time.Duration) time.Duration {
 	d = min(d, larder.Forever/4)
 	if rest := d % time.Second; rest > 0 {

@@ -8,7 +8,7 @@ import (
 	"larder.example/larder/wire"
 )
 
-// shape is the format of a request of the binary protocol.
+// shape is the format that requests of an opcode must have.
 type shape struct {
 	verb     wire.TextVerb
 	extras   int
@@ -16,7 +16,8 @@ type shape struct {
 	hasValue bool
 }
 
-// shapes maps opcodes, in their loud form, to their formats.
+// shapes maps opcodes to their formats. A quiet opcode has the format of the loud opcode of the
+// same command: a quiet one suppresses the usual response.
 var shapes = map[wire.Opcode]shape{
 	wire.OpGet: {wire.TextGet, 0, true, false}, wire.OpGetK: {wire.TextGet, 0, true, false},
 	wire.OpSet: {wire.TextSet, 8, true, true}, wire.OpAdd: {wire.TextAdd, 8, true, true},
@@ -173,7 +174,7 @@ var binaryStatuses = [...]wire.BinaryStatus{
 	overLimit: wire.StatusTooLarge, failed: wire.StatusOutOfMemory,
 }
 
-// conclude responds to a change, unless it succeeds quietly.
+// conclude responds to a change, unless the request is quiet and the change has succeeded.
 func (c *conn) conclude(
 	r *wire.BinaryRequest, isQuiet bool, status wire.BinaryStatus, token uint64, value string,
 ) {

@@ -23,7 +23,8 @@ const (
 	notNumber
 	noMemory
 	overLimit
-	// older means that the item has a newer token.
+	// older means that the token of the request is lower than the token of the item. An ms with I then
+	// stores its value and marks it stale.
 	older
 	// failed means that the cache is closed.
 	failed
@@ -74,13 +75,14 @@ type storing struct {
 	flags   uint32
 	exptime int64
 	token   uint64
-	// creates makes append and prepend store the value if the item does not exist.
+	// creates makes an append or prepend store the value as a new item if the item does not exist.
 	creates bool
-	// invalidates also stores a value with an older token, and marks it stale.
+	// invalidates makes the command also store the value if the request has a lower token than the
+	// item; the item is then stale.
 	invalidates bool
 	// newToken is the token of the stored item, if the client has chosen one.
 	newToken chosenToken
-	// bytes becomes the length of the value.
+	// bytes becomes the length of the stored value.
 	bytes int
 }
 
@@ -165,9 +167,10 @@ func (c *conn) store(r *storing) (result outcome, token uint64) {
 	return result, token
 }
 
-// decide is like store, but makes its decision with the current item in Engine.Update. It is for
-// stores that choose a token or mark the item, which Engine.Set and the similar methods cannot do.
-// Append and prepend are an add here.
+// decide is like store, but compares the request with the current item inside Engine.Update. It is
+// for stores that choose a token or mark the item, which Engine.Set and the similar methods cannot
+// do. store calls it for an append or prepend only if the item does not exist, so it executes them
+// like an add.
 func (c *conn) decide(r *storing, flags uint32, ttl int64) (result outcome, token uint64) {
 	deadline := c.engine.Deadline(ttl)
 	token, err := c.engine.Update(r.key, func(item engine.Item, _ []byte, isFound bool) engine.Change {
@@ -197,8 +200,8 @@ func (c *conn) decide(r *storing, flags uint32, ttl int64) (result outcome, toke
 	return result, token
 }
 
-// judge decides whether a command stores its value, given the current item. The result is older if
-// it stores a stale value.
+// judge decides whether a command stores its value, given the current item. The result is stored if
+// it does, and older if it does and the stored item is stale.
 func (r *storing) judge(item engine.Item, isFound bool) outcome {
 	switch {
 	case r.verb == wire.TextSet, r.verb == wire.TextReplace && isFound:
@@ -274,7 +277,7 @@ func (c *conn) extend(r *storing) (result outcome, token uint64) {
 			Action: engine.Write, Value: joined, Flags: item.Flags, Deadline: item.Deadline,
 		}
 		if c.isSoft(item) {
-			// Keep the marks: the item does not become fresh.
+			// Keep the marks: an append does not make a stale item fresh.
 			change.Marks = item.Marks()
 		}
 		return r.newToken.apply(change)
@@ -310,8 +313,8 @@ type counting struct {
 	// touches makes the command set the exptime of the item to touch.
 	touches bool
 	touch   int64
-	// isCreated becomes true if the item did not exist. deadline becomes the deadline that the item
-	// had.
+	// isCreated becomes true if the command has created the item. deadline becomes the deadline of the
+	// item before the command.
 	isCreated bool
 	deadline  int64
 }
@@ -381,13 +384,14 @@ func (c *conn) countInto(key string, r *counting) (number, token uint64, result 
 	return number, token, result
 }
 
-// delayedClear is the next flush_all that has a delay.
+// delayedClear is the flush_all with a delay whose time has not come yet.
 type delayedClear struct {
 	mu    sync.Mutex
 	timer *time.Timer
 }
 
-// clearCache removes all items, now or later. It cancels an earlier delay.
+// clearCache removes all items, immediately or after a delay. It cancels an earlier flush_all that
+// is still waiting for its delay.
 func (c *conn) clearCache(exptime int64) {
 	c.counters.add1(cmdFlush, 1)
 	s := c.server

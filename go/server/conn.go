@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// firstBytes is the size of a buffer until it is full for the first time, and freeBytes is the
-	// size that does not count against the memory limit.
+	// firstBytes is the size of an input buffer until it is full for the first time, and freeBytes is
+	// its size afterwards. Buffers of up to freeBytes do not count against the memory limit.
 	firstBytes = 4 << 10
 	freeBytes  = 16 << 10
 	// The connection sends its responses once they have outMax bytes. Only a longer value makes the
@@ -30,8 +30,8 @@ type conn struct {
 	server *Server
 	engine *engine.Engine
 	socket net.Conn
-	// activity is the event that the connection waits for. began is the time when the partially
-	// received request began.
+	// activity is the phase of the connection, and the time at which it began. began is the time at
+	// which the first bytes of a request arrived that has not arrived completely.
 	activity  atomicMoment
 	began     atomic.Int64
 	held      atomic.Int64
@@ -43,15 +43,16 @@ type conn struct {
 	// in[start:end] are the bytes that have arrived and are not executed yet.
 	in         []byte
 	start, end int
-	// need is the number of bytes that the next step needs. skip is the number of bytes to ignore;
-	// after them the connection sends reply. A client may announce more bytes than an int of 32 bits
-	// can count.
+	// need is the number of bytes that the next call of step needs. skip is the number of bytes to
+	// ignore; after them the connection sends reply. skip has 64 bits, because a client may announce
+	// more bytes than an int of 32 bits can count.
 	need  int
 	skip  int64
 	reply []byte
-	// isBusy is true after a read has filled the buffer.
+	// isBusy is true after a read has filled the input buffer: the next buffer is larger.
 	isBusy bool
-	// outHeld is the part of held that belongs to out.
+	// out is the output buffer. outHeld is the number of its bytes that count against the memory
+	// limit.
 	out     []byte
 	outHeld int
 	// step executes a request at the start of its argument and returns the bytes that it has
@@ -61,9 +62,9 @@ type conn struct {
 	// them.
 	isClosing, isBroken bool
 	isLoggedIn          bool
-	// hasTaken is true once the client has sent another request after a response.
+	// hasTaken is true once the client has sent bytes after a response: see tryHold.
 	hasTaken bool
-	// isClear is true if no request has arrived in part.
+	// isClear is true if no request was partially received before the last read.
 	isClear bool
 	list    keyList
 	lookup  lookup
@@ -183,7 +184,8 @@ func (c *conn) fill() bool {
 			continue
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && s.isDraining.Load() && !isClear {
-			// Shutdown took the connection for an idle one.
+			// Shutdown has set this deadline, because the connection was idle then. Since then a part of a
+			// request has arrived, so wait for the rest.
 			_ = c.socket.SetReadDeadline(time.Time{})
 			continue
 		}
@@ -191,7 +193,7 @@ func (c *conn) fill() bool {
 	}
 }
 
-// missing returns the phase of a connection whose request has arrived in part.
+// missing returns the phase of a connection that waits for the rest of a request.
 func (c *conn) missing() phase {
 	switch {
 	case c.skip > 0:
@@ -280,7 +282,8 @@ func (c *conn) hasRoom(more int) bool {
 	return true
 }
 
-// chargeOut counts an output buffer against the memory limit, and returns false if it exceeds that.
+// chargeOut counts an output buffer of this size against the memory limit, and returns false if the
+// limit would be exceeded.
 func (c *conn) chargeOut(size int) bool {
 	more := charged(size) - c.outHeld
 	if more <= 0 {

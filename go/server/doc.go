@@ -24,12 +24,15 @@
 //     last access.
 //   - In a cache without tokens (larder.Options.CAS), tokens are 0, and cas, and ms with C, store
 //     nothing.
-//   - The tokens that the server chooses do not depend on the tokens that clients choose with E.
+//   - A client can choose the token of an item with E. The tokens that the server chooses do not
+//     depend on these tokens.
 //   - The cache also limits the size of a value: see larder.Options.ItemMax.
 //   - A flush_all with a delay removes all items at that time, unless the server has ended before.
-//   - Only the item in memory has a stale mark and a recache token: larder.Cache.Save skips stale
-//     items. When the program reads an item, it cannot see them; when it stores an item, it removes
-//     them.
+//   - A client of the meta protocol can mark an item as stale, which means out of date; then one
+//     client that reads the item receives its recache token and should store a new value. The mark
+//     and the token exist only for clients of the server. larder.Cache.Save skips stale items. A
+//     program that reads an item does not receive the mark or the token, and a program that stores
+//     an item removes both.
 //
 // # Statistics
 //

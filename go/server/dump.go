@@ -76,13 +76,14 @@ func (c *conn) expiry(item engine.Item) int64 {
 	if item.Deadline == 0 {
 		return -1
 	}
-	// Round, because the two clocks tick at different moments: a deadline in whole seconds may appear
-	// to be slightly earlier.
+	// Round to the nearest second. A deadline is on the monotonic clock and the result on the wall
+	// clock, and the two clocks change to the next millisecond at different moments. A deadline in
+	// whole seconds may therefore be slightly before the second.
 	return (c.deadline(item) - c.engine.Now() + c.engine.Wall() + 500) / 1000
 }
 
-// parseClasses returns the size classes that a dump shows, one bit for each class, or the response
-// to an invalid list.
+// parseClasses returns the size classes that a dump shows, one bit for each class. For an invalid
+// list it returns the response.
 func parseClasses(list []byte) (classes uint64, reply string) {
 	if string(list) == "all" || string(list) == "hash" {
 		return 1<<64 - 1, ""

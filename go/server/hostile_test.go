@@ -32,7 +32,7 @@ func roomy() config {
 	return c
 }
 
-// both returns n connections.
+// connect returns n connections.
 func connect(t *testing.T, socket string, n int) []net.Conn {
 	conns := make([]net.Conn, n)
 	for at := range conns {

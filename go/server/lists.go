@@ -11,12 +11,12 @@ import (
 // manyKeys is the number of keys that one call reads from the cache.
 const manyKeys = 64
 
-// keyList is the state of a list of keys.
+// keyList is the state of a command with a list of keys, such as get or gat.
 type keyList struct {
 	// keys are the keys of one call, and ends[i] is true for the last key of a line.
 	keys []string
 	ends []bool
-	// next is the first key that has no response yet.
+	// next is the index of the first key that has no response yet.
 	next int
 	// verb is the command of a line that is longer than grammar.LineMax, or 0. The connection
 	// responds to the keys of such a line as they arrive.
@@ -30,8 +30,8 @@ type keyList struct {
 	reply     string
 }
 
-// getKeys executes get and gets, together with the lines after it that have the same command and
-// have already arrived. A sequence of such lines becomes one call of the cache.
+// getKeys executes a get or gets command. If further get commands have already arrived on the next
+// lines, it executes them together, with one call of the cache for several lines.
 func (c *conn) getKeys(b, rest []byte, head int, verb wire.TextVerb) int {
 	l := &c.list
 	l.keys, l.ends = l.keys[:0], l.ends[:0]
@@ -42,7 +42,7 @@ func (c *conn) getKeys(b, rest []byte, head int, verb wire.TextVerb) int {
 			if executed == 0 {
 				return c.say(head, reply)
 			}
-			// The next step executes this line.
+			// This line is invalid. The next step responds to it, after the responses to the previous lines.
 			l.keys, l.ends = l.keys[:count], l.ends[:count]
 			break
 		}
@@ -85,7 +85,8 @@ func (l *keyList) take(rest []byte) string {
 	return ""
 }
 
-// nextGet returns the keys of a line at the start of b, and its length, if it is a complete get.
+// nextGet returns the keys of the line at the start of b, and the length of the line. The length is
+// 0 if the line is not a complete get command.
 func nextGet(b []byte) (rest []byte, head int) {
 	if len(b) < 6 || string(b[:4]) != "get " {
 		return nil, 0
@@ -134,7 +135,8 @@ func (c *conn) readList() {
 	}
 }
 
-// endsUntil completes the responses of the keys before position to, except for their values.
+// endsUntil appends the END of each line whose last key is before position to, and advances next to
+// that position.
 func (c *conn) endsUntil(to int) {
 	l := &c.list
 	for ; l.next < to; l.next++ {

@@ -18,7 +18,8 @@ const (
 	binaryForm
 )
 
-// mode is the change that a lookup makes to the item.
+// mode is the change that a lookup makes to the item: looking counts as a read, peeking changes
+// nothing, and touching sets the exptime.
 type mode uint8
 
 const (
@@ -29,7 +30,8 @@ const (
 
 // lookup is a search for a key, and its result.
 type lookup struct {
-	// visit is conn.visitHit, once per connection.
+	// visit is the method value conn.visitHit. It is created once for each connection, because
+	// creating it allocates.
 	visit   func(value []byte, item engine.Item)
 	key     string
 	form    form
@@ -37,19 +39,22 @@ type lookup struct {
 	exptime int64
 	meta    *metaLine
 	binary  *wire.BinaryRequest
-	// isLocked makes the lookup find the item under the lock of the cache, so that only one of many
-	// clients wins the recache token. It becomes true when the lookup finds an item that requires it.
+	// isLocked makes the lookup find the item with a lock of the cache held. It becomes true when the
+	// lookup finds an item whose recache token this client could win. The lookup is then repeated with
+	// the lock, so that only one of many clients wins the token.
 	isLocked bool
 	// isCreated becomes true if the item did not exist and the meta command has created it. wins
 	// becomes true if the client wins the recache token.
 	isCreated, wins bool
-	// wanted is the number of bytes for which the output buffer had no room, or 0. If the cache would
-	// have to copy a value of more than copyMax bytes, it does not copy it to determine this.
+	// wanted is the length of the response if the output buffer had no room for it, otherwise 0. Some
+	// values the cache can only show as a copy. If such a value has more than copyMax bytes, the cache
+	// does not make the copy: it reports the length, find makes room, and looks up the key again.
 	wanted, copyMax int
 	item            engine.Item
 }
 
-// find appends the item of a key to the output and returns true if the item exists.
+// find appends the response for a key to the output and returns true if the item exists. If the
+// output buffer has no room, it sends the responses so far and repeats the lookup.
 func (c *conn) find(key string) (found bool) {
 	l := &c.lookup
 	l.key, l.copyMax = key, outMax
@@ -68,7 +73,8 @@ func (c *conn) find(key string) (found bool) {
 		if !c.makeRoom(l.wanted) {
 			return found
 		}
-		// The cache may also have to copy a long value.
+		// The cache may have to copy a long value. Count this copy against the memory limit until the
+		// next lookup has ended.
 		if copied = charged(l.wanted); copied > 0 && !c.server.hold(c, copied) {
 			c.isBroken = true
 			return found
@@ -97,8 +103,9 @@ func one(isCounted bool) int {
 	return 0
 }
 
-// findLocked finds an item and touches it, finds it without the marks of a read, or lets one client
-// win the recache token. It may create an item instead.
+// findLocked is the part of find that needs a lock of the cache: it touches the item, reads it
+// without counting a read, or grants the recache token to one client. If the item does not exist, a
+// meta command may create it.
 func (c *conn) findLocked(key string) (found bool) {
 	l, length := &c.lookup, len(c.out)
 	creates := l.form == metaForm && l.meta.HasVivify

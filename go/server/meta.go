@@ -2,7 +2,8 @@ package server
 
 import "larder.example/larder/internal/grammar"
 
-// metaLine is a meta command, and the key of its item.
+// metaLine is a meta command, with its key as the cache stores it: decoded if the command contains
+// it in base64.
 type metaLine struct {
 	grammar.Meta
 	plain   []byte

@@ -22,21 +22,22 @@ func (c *conn) metaGet(m *metaLine) {
 	c.out = m.show(append(c.out, "EN"...), nil)
 }
 
-// vivified returns the empty item that mg creates with N. The client that creates it should store
-// the value.
+// vivified returns the change that creates the empty item of an mg with N. Its mark Claimed means
+// that a client, the one that sent the mg, should store the value.
 func (c *conn) vivified(m *metaLine) engine.Change {
 	deadline := c.engine.Deadline(c.ttl(m.ExptimeOfNew()))
 	return m.newToken().apply(engine.Change{Action: engine.Write, Deadline: deadline, Marks: engine.Claimed})
 }
 
-// showVivified responds to the mg that has created an item.
+// showVivified responds to an mg that has created an item with N.
 func (c *conn) showVivified(token uint64, err error) {
 	m, result := c.lookup.meta, outcomeOf(err)
 	if result != stored {
 		c.out = append(c.out, storeReplies[result]...)
 		return
 	}
-	// This client has claimed the item, not another client.
+	// Without the mark Claimed, visitMeta shows W, because this client has claimed the item. With the
+	// mark it would show Z.
 	item := engine.Item{Token: token, Deadline: c.vivified(m).Deadline}
 	for c.visitMeta(nil, item); c.lookup.wanted > 0 && c.makeRoom(c.lookup.wanted); {
 		c.lookup.wanted = 0
@@ -61,11 +62,12 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 	}
 	isStale, isClaimed := c.isStale(item), isClaimed(item)
 	if c.isSoft(item) && m.HasTTL {
-		// The touch makes it fresh.
+		// The T of this command makes an item of soft expiry fresh.
 		isStale, isClaimed = false, false
 	}
 	if l.wins = l.isCreated || isStale && !isClaimed; l.wins && l.mode == looking && !l.isLocked {
-		// Another client may be faster, so look up the item again, under the lock.
+		// Another client may win the recache token at the same time, so look up the item again with the
+		// lock held.
 		l.isLocked = true
 		return
 	}

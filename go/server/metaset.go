@@ -82,7 +82,8 @@ func (c *conn) metaDelete(m *metaLine) {
 	case m.RemovesValue || m.Invalidates:
 		result = c.keepItem(m)
 	case m.HasCompare && m.Compare == 0:
-		// No item has the token 0, and remove would take it to mean any token.
+		// No item has the token 0. But remove would delete the item, because for it the token 0 means any
+		// token.
 		if _, isFound := c.engine.Look(textOf(m.plain)); isFound {
 			result = exists
 		}
@@ -104,7 +105,8 @@ func (c *conn) metaDelete(m *metaLine) {
 	c.out = m.show(append(c.out, status...), nil)
 }
 
-// keepItem marks an item as stale or empties it, instead of removing it.
+// keepItem executes an md that keeps the item: with I it marks the item as stale, and with x it
+// removes the value.
 func (c *conn) keepItem(m *metaLine) (result outcome) {
 	c.server.change(textOf(m.plain))
 	_, err := c.engine.Update(textOf(m.plain), func(item engine.Item, value []byte, isFound bool) engine.Change {

@@ -35,10 +35,10 @@ type Options struct {
 	ItemMax int
 	// MaxMemory limits the memory of the buffers of all connections together. It does not include the
 	// first 16 KiB for requests and the first 16 KiB for responses of each connection. The default is
-	// DefaultMaxMemory; the minimum is four times ItemMax. Connections whose clients have sent
-	// nothing after a response share half of it. At the limit, connections wait for memory, and the
-	// server closes the largest connection among those whose clients have neither sent nor read a
-	// byte for a second.
+	// DefaultMaxMemory; the minimum is four times ItemMax. Connections whose clients have not yet sent
+	// a request after receiving a response share half of it. At the limit, connections wait for
+	// memory, and the server closes the largest connection among those whose clients have neither sent
+	// nor read a byte for a second.
 	MaxMemory int64
 	// Auth returns true if a client may log in. If it is set, clients log in by SASL PLAIN in the
 	// binary protocol, and in the text protocol by a first "set" of any key with the value "user

@@ -16,7 +16,8 @@ const (
 	prefixBytesMax = 64 << 10
 )
 
-// prefixes counts commands by the prefix of their keys while "stats detail" is on.
+// prefixes counts commands by the prefix of their keys while "stats detail" is on. The prefix of a
+// key is the part before the first colon.
 type prefixes struct {
 	isOn   atomic.Bool
 	mu     sync.Mutex
@@ -118,7 +119,8 @@ func (c *conn) binaryDetail(group string) (rows []row, isDetail bool) {
 	return nil, true
 }
 
-// stream appends a line of a response of any length, and sends what exceeds the free buffer.
+// stream appends a line of a response that may be too long for the output buffer. It sends the
+// previous lines when they fill the buffer.
 func (c *conn) stream(line string) {
 	if !c.isBroken {
 		c.out = append(c.out, line...)

@@ -21,16 +21,17 @@ var ErrServerClosed = errors.New("server is closed")
 // Server serves a cache to memcached clients. All methods are safe for concurrent use.
 type Server struct {
 	engine *engine.Engine
-	// cache keeps the owner of the engine reachable.
+	// cache keeps the owner of the engine reachable, because the garbage collector closes an
+	// unreachable cache.
 	cache any
-	// change is called before each change of a key, so that a load of the program does not overwrite
-	// it.
+	// change is called before each change of a key. If the program is loading a value for the key
+	// (GetOrLoad), the load then does not store its value over the change.
 	change  func(key string)
 	options Options
 	started time.Time
 	// now is the time from the start to the last tick, in nanoseconds.
 	now atomic.Int64
-	// held is the number of bytes of buffers that count against Options.MaxMemory.
+	// held is the number of bytes of the connections' buffers that count against Options.MaxMemory.
 	held atomic.Int64
 	// wanted is the number of bytes that connections wait for, and relieved is the time of the last
 	// search for stalled connections.
@@ -50,10 +51,11 @@ type Server struct {
 	// listeners maps the numbers shown in "stats conns" to listeners. It is not a set of listeners
 	// because the type of a listener may not be comparable.
 	listeners map[uint64]net.Listener
-	// numbers is the largest number that a listener or a connection has.
+	// numbers is the largest number that was assigned to a listener or a connection.
 	numbers uint64
 	conns   map[*conn]struct{}
-	// counters are the sums of the counters of connections that have ended.
+	// counters are the sums of the counters of the connections that have ended. baseline holds the
+	// values at the last "stats reset".
 	counters counters
 	baseline baseline
 	// ticking is closed to stop the goroutine that checks timeouts. It is nil while the goroutine
@@ -152,7 +154,8 @@ func (s *Server) admit(socket net.Conn) *conn {
 func (s *Server) refuse(socket net.Conn) {
 	s.rejected.Add(1)
 	if _, isTLS := socket.(*tls.Conn); isTLS {
-		// The client expects a handshake, for which Serve does not wait.
+		// The client of a TLS connection expects a handshake before the message. Serve does not wait for
+		// it, so close the connection without a message.
 		return
 	}
 	_ = socket.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
@@ -202,8 +205,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// await waits for the connections to end. A request that ran during the wait may have begun a
-// delayed clear.
+// await waits for the connections to end. Only then does it cancel a flush_all with a delay,
+// because a request during the wait may have begun one.
 func (s *Server) await() {
 	s.serving.Wait()
 	s.clearing.cancel()
@@ -225,8 +228,8 @@ func (s *Server) drain(atOnce bool) {
 		case atOnce:
 			c.abort()
 		case c.activity.Load().phase() == idle:
-			// The deadline ends a blocked read. If the connection has received a request in the meantime,
-			// it continues.
+			// The deadline ends the read in which the connection waits. If a request has arrived since
+			// activity was loaded, the connection executes it first.
 			_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		}
 	}

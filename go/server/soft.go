@@ -5,19 +5,21 @@ import (
 	"larder.example/larder/wire"
 )
 
-// An item is stale once a client has marked it (engine.Stale), or once it has passed the exptime
-// beyond which SoftExpiry keeps it. The first client that reads a stale item should replace it: the
-// response tells the client so, and the server marks the item (engine.Claimed).
+// With soft expiry, the cache keeps an item beyond the exptime that its client has set. The exptime
+// is its soft expiry; the deadline in the cache is its hard expiry. An item is stale after its soft
+// expiry, or if a client has marked it as stale (engine.Stale). The first client that reads a stale
+// item should store a new value: the response tells the client so, and the server marks the item as
+// claimed (engine.Claimed).
 
-// An item that SoftExpiry keeps has flags of this form in the cache: softMark, and the seconds from
-// its soft to its hard expiry. Clients never see them.
+// An item with a soft expiry has flags of this form in the cache: softMark, and the number of
+// seconds from its soft to its hard expiry. The server never sends these flags to clients.
 const (
 	softMask    = 0xf0000000
 	softMark    = 0xe0000000
 	softSeconds = 1<<28 - 1
 )
 
-// The flags that clients see instead.
+// The flags that the server sends to clients for such an item.
 const (
 	softFresh   = 0
 	softStale   = 1
@@ -54,8 +56,8 @@ func (c *conn) soft(ttl int64) (flags uint32, hard int64) {
 	return softMark | uint32(extra), ttl + extra*1000
 }
 
-// touched returns the change that a touch makes to an item, as a write. An item that SoftExpiry
-// keeps becomes fresh.
+// touched returns the change that a touch makes to an item, as a write of the complete item. It
+// makes an item with a soft expiry fresh.
 func (c *conn) touched(item engine.Item, exptime int64) engine.Change {
 	change := engine.Change{Action: engine.Write, Flags: item.Flags, Marks: item.Marks()}
 	ttl := c.ttl(exptime)
@@ -100,8 +102,8 @@ func (c *conn) soften(key string, item engine.Item) engine.Item {
 	return item
 }
 
-// claim marks an item as being replaced by this client, and returns false if another client was
-// faster.
+// claim marks an item as claimed: this client will replace it. It returns false if another client
+// has claimed or changed the item since it was seen.
 func (c *conn) claim(key string, seen engine.Item) bool {
 	isClaiming := false
 	_, err := c.engine.Update(key, func(item engine.Item, _ []byte, isFound bool) engine.Change {

@@ -15,8 +15,9 @@ import (
 	"larder.example/larder/internal/grammar"
 )
 
-// Version is the version that the server returns. It is the version of the memcached whose
-// responses the server reproduces. Clients derive from it which commands they may use.
+// Version is the version that the server returns. It is not the version of Larder but the version
+// of the memcached whose responses the server reproduces, because clients derive from it which
+// commands they may use.
 const Version = "1.6.45"
 
 // counter is one of the counters of a connection.

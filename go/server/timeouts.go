@@ -7,26 +7,28 @@ import (
 	"time"
 )
 
-// phase is the event that a connection waits for.
+// phase is the state of a connection: whether it is executing a request (working), or what it waits
+// for.
 type phase int64
 
 const (
 	working phase = iota
-	// idle means that the next request has not begun.
+	// idle means that the connection waits for the first byte of a request.
 	idle
-	// reading means the rest of a line or a header, filling means a value, and skipping means a value
-	// that the server ignores.
+	// reading means that it waits for the rest of a line or of a header, filling for the rest of a
+	// value, and skipping for the rest of a value that the server ignores.
 	reading
 	filling
 	skipping
 	writing
-	// waiting means memory.
+	// waiting means that it waits for memory, and writing that it waits for the client to read.
 	waiting
 	phaseBits = 3
 )
 
-// moment is a phase and the time of its beginning in nanoseconds. A timeout by deadlines of the
-// socket would cost each request a change of a timer.
+// moment is a phase and the time in nanoseconds at which it began. A goroutine compares the moments
+// of all connections with the timeouts at regular intervals. Deadlines of the sockets would be
+// simpler, but each request would then have to change a timer.
 type moment int64
 
 func (m moment) phase() phase { return phase(m & (1<<phaseBits - 1)) }
@@ -43,7 +45,8 @@ func (a *atomicMoment) Store(now int64, p phase) {
 // because its client has neither sent nor read a byte.
 const stallTime = time.Second
 
-// tickUntil keeps the time and closes connections that exceed a timeout, until the channel closes.
+// tickUntil updates the time of the server at each tick, and closes connections that exceed a
+// timeout. It returns when the channel is closed.
 func (s *Server) tickUntil(stop chan struct{}) {
 	ticker := time.NewTicker(s.options.tick())
 	defer ticker.Stop()
@@ -81,9 +84,9 @@ func (c *conn) isLate(now int64) bool {
 }
 
 // tryHold counts bytes of a connection's buffers against the memory limit, and returns false if
-// they exceed it. Connections whose clients have sent nothing after a response share half of the
-// memory. Clients that send requests and never read the responses thus leave the other half to
-// other clients.
+// they exceed it. A client that has never sent another request after a response may be one that
+// does not read responses. The connections of such clients share half of the memory, and leave the
+// other half to other clients.
 func (s *Server) tryHold(c *conn, bytes int) bool {
 	limit := s.options.MaxMemory
 	if !c.hasTaken {

@@ -20,18 +20,21 @@ import (
 	"larder.example/larder"
 )
 
-// attempt is a load and the state of its key when it began: an item, or a reservation of the key.
-// The result is stored only if no process has changed the key since.
+// attempt is a load in progress. It remembers the state of its key when the load began, its basis:
+// the item of the key or, if the key has no item, a reservation, which is a mark in the cache that
+// a load of the key is in progress. The result is stored only if no process has changed the key
+// since.
 type attempt struct {
 	cache *Cache
 	key   string
 	load  C.larder_load
-	// False if the cache did not reserve the key. The result is not stored then.
+	// valid is true if load contains the state of the key. Otherwise begin has failed, and the result
+	// is not stored.
 	valid bool
 }
 
-// begin records the item of the key before the loader runs. If the key has no item, begin reserves
-// the key.
+// begin records the state of the key before the loader runs. If the key has no item, begin makes a
+// reservation.
 func (a *attempt) begin() {
 	calls, err := a.cache.enter()
 	if err != nil {
@@ -42,9 +45,9 @@ func (a *attempt) begin() {
 	a.valid = C.begin_load(a.cache.handle, stringData(a.key), C.size_t(len(a.key)), secs, &a.load) == C.LARDER_OK
 }
 
-// Keep stores the loaded value, unless any process has changed the key since the load began.
-// Callers receive the value even if the cache does not accept it; the cache then counts it as
-// refused.
+// Keep stores the loaded value, unless any process has changed the key since the load began. The
+// callers of GetOrLoad receive the value even if the cache cannot store it, for example because it
+// is too large; the cache then counts a refused store.
 func (a *attempt) Keep(value []byte, ttl time.Duration, _ func() bool) {
 	if ttl < 0 {
 		a.Cancel()

@@ -28,8 +28,8 @@ var (
 	ErrNotANumber = larder.ErrNotANumber
 	// ErrNoTokens means that the cache was opened without [Options.CAS].
 	ErrNoTokens = larder.ErrNoTokens
-	// ErrStuck means that another process that shares the cache has been stopped in the middle of a
-	// change.
+	// ErrStuck means that the operation has waited for another process that shares the cache, and that
+	// was stopped (not killed) in the middle of a change.
 	ErrStuck = status(C.LARDER_STUCK)
 	// ErrNotOpened means that the cache could not be opened.
 	ErrNotOpened = larder.ErrNotOpened
@@ -41,15 +41,15 @@ var (
 	ErrInvalid = larder.ErrInvalid
 	// ErrDiskFull means that the disk has no room for the item. The old item stays.
 	ErrDiskFull = status(C.LARDER_DISK_FULL)
-	// ErrDiskBusy means that the disk has not kept up with the changes for [Tier.Wait]. Nothing has
-	// changed.
+	// ErrDiskBusy means that a change was not made because earlier changes still waited for the disk.
+	// The call has waited for [Tier.Wait].
 	ErrDiskBusy = status(C.LARDER_DISK_BUSY)
-	// ErrDiskFailed means that the disk has failed and the cache accepts no changes until it is
-	// opened again. A change that waited for the disk may or may not survive. [Cache.TierTrouble]
-	// returns the reason.
+	// ErrDiskFailed means that the disk has failed and the cache accepts no changes until it is opened
+	// again. A change that was waiting for the disk when it failed may or may not be in the cache
+	// after that. [Cache.TierTrouble] returns the reason.
 	ErrDiskFailed = status(C.LARDER_DISK_FAILED)
-	// ErrDiskUnreadable means that the disk has the item but did not return it, or that the item is
-	// damaged.
+	// ErrDiskUnreadable means that the item is on the disk, but that reading it failed or the bytes
+	// are damaged.
 	ErrDiskUnreadable = status(C.LARDER_DISK_UNREADABLE)
 
 	// ErrClosed means that the cache is closed.

@@ -9,8 +9,8 @@ import (
 )
 
 // callGate counts the calls in progress, so that Close unmaps the memory only after the last one
-// has returned. The count is spread over several cache lines, chosen by the caller's stack address,
-// to avoid contention.
+// has returned. It has several counters in different cache lines, so that concurrent calls do not
+// contend for one line. A call chooses its counter by the address of its goroutine's stack.
 type callGate struct {
 	closed   atomic.Bool
 	counters [counterCount]callCounter
@@ -18,7 +18,8 @@ type callGate struct {
 
 const counterCount = 32
 
-// callCounter counts calls in progress. It occupies one cache line.
+// callCounter counts calls in progress. It has 128 bytes, because processors fetch lines of 64
+// bytes in pairs.
 type callCounter struct {
 	atomic.Int64
 	_ [120]byte
@@ -28,7 +29,7 @@ type callCounter struct {
 // nil if the cache is closed.
 func (g *callGate) enter() *callCounter {
 	var here byte
-	// Stacks are at least 2 KiB apart.
+	// The stacks of two goroutines are at least 2 KiB apart, so ignore the lower bits of the address.
 	at := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9E3779B97F4A7C15 >> 59
 	calls := &g.counters[at%counterCount]
 	calls.Add(1)

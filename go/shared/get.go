@@ -26,8 +26,8 @@ import (
 // Item holds the metadata of an item.
 type Item = larder.Item
 
-// fill copies the metadata from C, field by field: writing one complete struct stalls a caller that
-// reads a field right after.
+// fill copies the metadata from C, field by field. A write of the complete struct would make a
+// caller wait that reads one of its fields immediately afterwards.
 func fill(i *Item, info *C.larder_item) {
 	i.CAS = uint64(info.cas)
 	i.TTL = time.Duration(info.ttl_secs) * time.Second
@@ -35,7 +35,8 @@ func fill(i *Item, info *C.larder_item) {
 	i.Stale = info.marks&C.LARDER_STALE != 0
 }
 
-// Values up to this size, in bytes, are read into a buffer on the caller's stack first.
+// stackBytes is the size of a buffer on the caller's stack. A read first uses this buffer, because
+// the length of the value is not known before.
 const stackBytes = 512
 
 // Get returns a copy of the value of a key, and reports whether there is one. The copy of an empty
@@ -98,7 +99,8 @@ func (c *Cache) Read(dst []byte, key string) (value []byte, item Item, err error
 			fill(&item, &info)
 			return dst[:len(dst)+int(info.value_bytes)], item, nil
 		case C.LARDER_TOO_SMALL:
-			// Another value may have been stored since the first read, so read again.
+			// dst is too small. Grow it and read again, in a loop because a longer value may be stored in
+			// between.
 			dst = slices.Grow(dst, int(info.value_bytes))
 		default:
 			return dst, item, statusError(outcome)
@@ -146,7 +148,7 @@ func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
 func (c *Cache) GetMany(keys []string, visit func(at int, value []byte)) {
 	batch := batches.Get().(*Batch)
 	defer batches.Put(batch)
-	// Only GetBatch reports that the disk did not return a value.
+	// Ignore the error: for GetMany, a value that the disk did not return is a miss.
 	_ = c.GetBatch(batch, keys...)
 	batch.visit(visit)
 }
@@ -169,10 +171,10 @@ type Batch struct {
 	values  []byte
 }
 
-// GetBatch reads the values of the keys into a batch, without allocations once its memory suffices.
-// They are valid until the next use of the batch. An invalid key has no value. If a disk tier does
-// not return the values of some keys, the error is the error of the first such key. The batch still
-// contains the other values.
+// GetBatch reads the values of the keys into a batch. It allocates only if the memory of the batch
+// is too small. The values are valid until the next use of the batch. An invalid key has no value.
+// If a disk tier does not return the values of some keys, the error is the error of the first such
+// key. The batch still contains the other values.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	batch.keys, batch.lengths, batch.items = batch.keys[:0], batch.lengths[:0], batch.items[:0]
 	calls := c.gate.enter()
@@ -207,7 +209,7 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	return batch.failure()
 }
 
-// getOversized reads a value for which the batch had too little capacity.
+// getOversized reads a value that did not fit into the memory of the batch.
 func (c *Cache) getOversized(batch *Batch, at int, key string) error {
 	item := &batch.items[at]
 	filled := len(batch.values)
@@ -219,14 +221,16 @@ func (c *Cache) getOversized(batch *Batch, at int, key string) error {
 	case C.LARDER_OK:
 		batch.values = batch.values[:filled+int(item.value_bytes)]
 	case C.LARDER_MISSING, C.LARDER_TOO_SMALL:
-		// The item has been removed since the batch read it, or a longer value has been stored.
+		// The item has changed since get_many: it was removed, or a longer value was stored. In the
+		// second case the caller calls getOversized again.
 	default:
 		return statusError(outcome)
 	}
 	return nil
 }
 
-// failure returns the error of the first item that a disk tier did not return.
+// failure returns the error of the first key whose value a disk tier did not return, and nil if
+// there is no such key.
 func (b *Batch) failure() error {
 	for at := range b.items {
 		if outcome := b.items[at].status; outcome != C.LARDER_OK && outcome != C.LARDER_MISSING {
@@ -236,7 +240,8 @@ func (b *Batch) failure() error {
 	return nil
 }
 
-// The initial capacity of a batch, in bytes for each key.
+// valueBytesGuess is the memory that a batch has for each key, in bytes, before the lengths of the
+// values are known.
 const valueBytesGuess = 128
 
 // Value returns the value of the key at this position, and reports whether there is one. It is

@@ -1,8 +1,8 @@
 //go:build linux && cgo
 
 // Package shared is a cache in a file that several processes, in any language, map at the same
-// time. The file outlives the processes. With [Options.Tier] it is a cache of one process with a
-// directory on disk.
+// time. The file outlives the processes. With [Options.Tier] it is instead a cache of one process
+// with a disk tier: a directory on disk that also stores items.
 //
 // Its contents are outside of Go's heap, and its memory limit is exact and includes index and
 // metadata. A cache that one process uses, in memory only, needs neither this package nor cgo:
@@ -59,10 +59,11 @@ type Options struct {
 	// TTL is the time to live of items that are stored with a time to live of 0. By default they do
 	// not expire.
 	TTL time.Duration
-	// Sweep, if not 0, removes expired items that no caller reads, every second, however long the
-	// interval is. By default such items stay until their memory is needed. A thread of the cache
-	// sweeps, and also evicts items ahead of the writers. It skips the segments that threads are
-	// writing to.
+	// Sweep, if not 0, makes a thread of the cache remove expired items that no caller reads. It does
+	// so every second; the length of the interval has no effect. By default such items stay until
+	// their memory is needed. The thread skips segments (the ranges of memory that are reused as a
+	// unit) to which other threads are writing. It also evicts items in advance, so that writers find
+	// free memory.
 	Sweep time.Duration
 	// HugePages allocates the memory from the system's reserved huge pages.
 	HugePages bool
@@ -94,7 +95,7 @@ type Options struct {
 	// ReplaceUnusable replaces an unusable cache in the file with an empty cache, if no process uses
 	// it.
 	ReplaceUnusable bool
-	// Alone makes [Open] fail if another process uses the cache in the file.
+	// Alone makes [Open] fail if another process is using the cache in the file.
 	Alone bool
 
 	// Tier adds a directory on disk that also stores items; nil means no directory. A cache with a
@@ -179,8 +180,9 @@ func (o *Options) check() error {
 	return nil
 }
 
-// itemBytesMax converts ItemMax to the size of an item in the C library, which includes its header
-// and token, and the ends of key and value. 0 means the default of the C library.
+// itemBytesMax converts ItemMax to the limit of the C library, which counts an item like memcached:
+// with its header, its token, and a few bytes after the key and the value. 0 means the default of
+// the C library.
 func (o *Options) itemBytesMax() C.uint64_t {
 	const headerBytes, tokenBytes, endBytes = 48, 8, 3
 	switch {
@@ -223,8 +225,9 @@ func newCache(handle *C.larder, options Options) (*Cache, error) {
 		}
 		cache.removals = removals
 	}
-	// Runs only for an unreachable cache, so no call is in progress. Stopping a disk tier waits for
-	// the disk, and must not delay other cleanups.
+	// The cleanup runs when the cache is unreachable, so no call is in progress. It closes the cache
+	// in a separate goroutine: stopping a disk tier waits for the disk, and must not delay other
+	// cleanups.
 	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { go func() { _ = r.close() }() },
 		resources{handle, cache.removals})
 	return cache, nil
@@ -249,9 +252,10 @@ func (r resources) close() error {
 	return nil
 }
 
-// Close releases the memory; the contents of a shared cache remain for other processes. It waits
-// for calls in progress and ends loads. Callers of those loads, and all later calls, get
-// [ErrClosed]. Closing a closed cache has no effect.
+// Close releases the memory of this process; the contents of a shared cache remain in its file for
+// other processes. Close ends the loads in progress and waits for all other calls in progress. The
+// callers of these loads, and all later calls, receive [ErrClosed]. Closing a closed cache has no
+// effect.
 //
 // With a disk tier it makes all changes durable, and with [TierCache] also the items in memory. The
 // error is [ErrDiskFailed] if the disk does not store them within [Tier.Stop].
@@ -271,8 +275,8 @@ func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s))
 
 func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
-// seconds rounds a time to live up to whole seconds; larder.Forever means no expiry, and 0 means
-// Options.TTL. It returns false if ttl is negative.
+// seconds converts a time to live to the whole seconds that the C library expects, rounded up. ttl
+// may be larder.Forever, and 0, which means Options.TTL. It returns false if ttl is negative.
 func (c *Cache) seconds(ttl time.Duration) (C.uint32_t, bool) {
 	if ttl == 0 {
 		ttl = c.options.TTL

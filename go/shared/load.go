@@ -28,9 +28,10 @@ type Loader = larder.Loader
 //
 // The result is stored only if the key has not changed since the load began. A set, a delete or any
 // other change, by this process or by another process that shares the cache, takes precedence: the
-// waiting callers receive the loaded value, and the next caller loads again. An eviction may also
-// prevent the store, and so may a move of an item without a token. If the key has no item, the load
-// reserves the key; the reservation takes the memory of a small item until the load ends.
+// waiting callers receive the loaded value, and the next caller loads again. The result may also be
+// lost without such a change: if the cache evicts the item during the load or, without
+// [Options.CAS], moves it to another place in memory. If the key has no item, the load reserves the
+// key with a mark in the cache, which takes the memory of a small item until the load ends.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if len(key) == 0 || len(key) > keyBytesMax {
 		return nil, ErrKey
@@ -50,13 +51,15 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 
 const keyBytesMax = 250
 
-// isFresh reports whether an item does not need a refresh yet.
+// isFresh reports whether an item does not need a refresh yet. The item of a loaded value lives for
+// the time to live of the value plus StaleFor.
 func (c *Cache) isFresh(item Item) bool {
 	return item.TTL == 0 || item.TTL > whole(c.options.StaleFor)+whole(c.options.RefreshBefore)
 }
 
 // whole rounds a duration up to whole seconds. It returns at most a quarter of the longest
-// duration, so that sums do not overflow; the cache stores no time to live of that length.
+// duration, so that sums do not overflow. This is far more than any time to live that the cache can
+// store.
 func whole(d time.Duration) time.Duration {
 	return (min(max(d, 0), larder.Forever/4) + time.Second - 1).Truncate(time.Second)
 }
@@ -69,11 +72,11 @@ func newLoads(c *Cache, timeout time.Duration) *flight.Group {
 	})
 }
 
-// loading is the interface of a cache to its loads.
+// loading is the part of a cache that package flight uses for its loads.
 type loading struct{ c *Cache }
 
-// BeginLoad records the state of the key before it reads it, so that every later change is
-// detected.
+// BeginLoad records the state of the key first, and then reads the key. In the opposite order a
+// change between the two would not be detected.
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {
 	a := &attempt{cache: l.c, key: key}
 	a.begin()

@@ -36,7 +36,8 @@ type removal struct {
 	reason larder.Reason
 }
 
-// removals calls OnRemove from a goroutine.
+// removals has the goroutine that calls OnRemove, and the queue of the C library from which it
+// receives the removed items.
 type removals struct {
 	queue   *C.larder_removals
 	call    func(key string, value []byte, reason larder.Reason)
@@ -57,12 +58,14 @@ func subscribe(handle *C.larder, options Options) (*removals, error) {
 	return r, nil
 }
 
-// The time that the goroutine waits in C, in milliseconds, which bounds the time to stop it.
+// waitMillis is the longest time for which the goroutine waits for an item in C, in milliseconds.
+// Then it checks whether it should stop.
 const waitMillis = 20
 
 func (r *removals) run() {
 	defer close(r.ended)
-	// The goroutine does not reference the cache, so that an unreachable cache is collected.
+	// The goroutine must not refer to the cache, so that the garbage collector can close an
+	// unreachable cache.
 	for !r.stopped.Load() {
 		if item, ok := r.next(); ok {
 			r.call(item.key, item.value, item.reason)
@@ -101,8 +104,8 @@ func (r *removals) lost() uint64 {
 	return uint64(lost)
 }
 
-// stop ends the goroutine without waiting for a callback in progress, which may itself close the
-// cache.
+// stop tells the goroutine to end. It does not wait for a callback in progress, because the
+// callback itself may have called Close.
 func (r *removals) stop() {
 	r.stopped.Store(true)
 	go func() {

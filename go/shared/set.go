@@ -50,7 +50,7 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	return err
 }
 
-// set is like Set, but does not check for a load in flight.
+// set is like Set, but does not prevent a load of the key in progress from storing its result.
 func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 	secs, lives := c.seconds(ttl)
 	if !lives {
@@ -195,8 +195,9 @@ func (c *Cache) RemovePrefix(prefix string) (int, error) {
 	return int(removed), statusError(outcome)
 }
 
-// change runs a change of a key, after which a load in flight does not store its result. It reports
-// whether there was something to change.
+// change runs a change of a key. A load of the key that is in progress then does not store its
+// result. It reports whether the condition of the change held, for example whether the item to
+// change existed.
 func (c *Cache) change(key string, apply func() uint32) (bool, error) {
 	calls := c.gate.enter()
 	if calls == nil {

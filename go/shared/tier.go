@@ -28,20 +28,23 @@ const (
 	TierCache TierMode = C.LARDER_MODE_CACHE
 )
 
-// Durability is the time from which on a change of a store survives a power loss.
+// Durability selects from when on a change survives a power loss, for a disk tier of mode
+// [TierStore].
 type Durability uint32
 
 const (
-	// DurabilityInterval means at most twice [Tier.Interval] after the call returns.
+	// DurabilityInterval means that the change is durable at most twice [Tier.Interval] after the call
+	// has returned.
 	DurabilityInterval Durability = C.LARDER_DURABILITY_INTERVAL
-	// DurabilitySync means before the call returns. The changes of all goroutines share a sync of
-	// the disk.
+	// DurabilitySync means that the change is durable before the call returns. Changes of several
+	// goroutines at the same time share one sync of the disk.
 	DurabilitySync Durability = C.LARDER_DURABILITY_SYNC
-	// DurabilityAsync means some time later: usually within 100 ms.
+	// DurabilityAsync means that the change becomes durable some time after the call, usually within
+	// 100 ms.
 	DurabilityAsync Durability = C.LARDER_DURABILITY_ASYNC
 )
 
-// Admission selects the evicted items that a cache stores in the directory.
+// Admission selects the evicted items that a disk tier of mode [TierCache] stores.
 type Admission uint32
 
 const (
@@ -60,8 +63,9 @@ const (
 type Tier struct {
 	// Path is the directory. [Open] creates it if it is missing.
 	Path string
-	// Size is the size of the log, in bytes: 32 MiB to 64 TiB. Live items can fill four fifths of
-	// it. It can grow from one start to the next, not shrink.
+	// Size is the size of the log, the file in which the directory stores its items, in bytes: 32 MiB
+	// to 64 TiB. Live items can fill four fifths of it. Size can be raised when the cache is opened
+	// again, but not lowered.
 	Size int64
 	// Mode selects the items that the directory stores; [TierStore] by default. The mode of an
 	// existing directory cannot change.
@@ -70,9 +74,10 @@ type Tier struct {
 	Durability Durability
 	// Interval is the interval for [DurabilityInterval], in whole milliseconds; 100 ms by default.
 	Interval time.Duration
-	// Admission selects the evicted items that a cache stores.
+	// Admission selects the evicted items that the directory stores, with [TierCache].
 	Admission Admission
-	// Wait is how long a change waits for a disk that does not keep up, a second by default.
+	// Wait is how long a change waits, if the disk does not keep up, before it fails with
+	// [ErrDiskBusy]; a second by default.
 	Wait time.Duration
 	// Stop is how long [Cache.Close] waits for the disk, a minute by default.
 	Stop time.Duration
@@ -84,7 +89,8 @@ type Tier struct {
 	Progress func(done, total int)
 }
 
-// progress is the function of a [Tier] during a call of C.
+// progress has the function Tier.Progress while C calls it, and the value of a panic in the
+// function.
 type progress struct {
 	call     func(done, total int)
 	panicked any
@@ -93,7 +99,8 @@ type progress struct {
 //export larderGoProgress
 func larderGoProgress(context unsafe.Pointer, done, total C.size_t) {
 	p := (*(*cgo.Handle)(context)).Value().(*progress)
-	// A panic must not pass through the frames of C.
+	// A panic must not unwind the stack frames of C. openTier panics again with the value after C has
+	// returned.
 	defer func() {
 		if reason := recover(); reason != nil {
 			p.panicked = reason
@@ -109,7 +116,8 @@ func openTier(request *C.larder_options, tier *Tier, open func() (*C.larder, err
 	if tier.Size < 0 || tier.DirtyMemory < 0 {
 		return nil, fmt.Errorf("%w: Tier.Size and Tier.DirtyMemory must not be negative", ErrNotOpened)
 	}
-	// Allocate it in C's memory, because it contains pointers and request points to it.
+	// Allocate the struct in C's memory: C may not keep pointers to Go memory, and request keeps one
+	// to this struct, which contains pointers.
 	asked := (*C.larder_tier)(C.calloc(1, C.sizeof_larder_tier))
 	defer C.free(unsafe.Pointer(asked))
 	asked.struct_bytes = C.sizeof_larder_tier

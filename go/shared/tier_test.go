@@ -14,8 +14,9 @@ import (
 	"larder.example/larder/internal/check"
 )
 
-// openTiered opens a cache of 2 MiB with a disk tier. The log has enough extents, and enough
-// memory, for all items that memory evicts, so that a cache drops nothing.
+// openTiered opens a cache of 2 MiB with a disk tier. The log is large enough for all items that
+// memory evicts, and so is the memory for changes that wait for the disk, so that no item is
+// dropped.
 func openTiered(t *testing.T, tier Tier) *Cache {
 	t.Helper()
 	tier.Size, tier.DirtyMemory = 256<<20, 64<<20
@@ -120,8 +121,9 @@ func unreadableKey(t *testing.T, cache *Cache, keys []string) string {
 	return ""
 }
 
-// Each thread appends to its own segments, and the cache does not evict a segment that is not full.
-// Memory may thus keep any item, however old, so the test damages all items on the disk.
+// Each thread appends to its own segments, and the cache does not evict items from a segment that
+// is not full. Any item may therefore still be in memory, however old it is. The test damages all
+// items on the disk, so that it does not matter which.
 func TestTierReportsADamagedItem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tier")
 	cache := openTiered(t, Tier{Path: path})

@@ -52,8 +52,8 @@ func isMarshaler(kind reflect.Type) bool {
 	return kind.Implements(marshaler)
 }
 
-// withoutText returns the part of a type that has no text, or nil. An interface may have a text,
-// depending on its value.
+// withoutText returns a part of a type because of which its values have no text, or nil if there is
+// no such part. Whether an interface has a text depends on its value, so withoutText accepts it.
 func withoutText(kind reflect.Type) reflect.Type {
 	if isMarshaler(kind) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"larder.example/larder/internal/flight"
 )
 
-// loading is the interface of a store to its loads.
+// loading is the part of a store that package flight uses for its loads.
 type loading struct{ store larder.Store }
 
 func (l loading) BeginLoad(key string) (flight.Attempt, []byte, error) {

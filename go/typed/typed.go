@@ -231,8 +231,9 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V]) (
 	if !c.skips(err) {
 		return value, err
 	}
-	// Delete the item, so that the next load stores its result. If another caller has already stored
-	// it, one unnecessary load takes place.
+	// The item has bytes that the codec cannot decode. Delete it, so that the next load stores its
+	// result. If another caller has already replaced the item by a good one, that item is deleted,
+	// which costs one unnecessary load.
 	if err := c.store.Delete(ctx, text); err != nil {
 		return value, err
 	}

@@ -11,15 +11,15 @@ type Parser interface {
 	Parse(b []byte) (int, error)
 }
 
-// The size of the first read buffer, and the size after the connection has filled it once. An idle
-// connection thus keeps little memory.
+// firstBytes is the size of the read buffer until a read has filled it, and readBytes is its size
+// afterwards. A connection that sends little therefore needs little memory.
 const (
 	firstBytes = 4 << 10
 	readBytes  = 16 << 10
 )
 
-// For a large message a buffer grows at most to this multiple of the bytes that have arrived, so a
-// peer cannot occupy memory by announcing a length.
+// growFactor limits the buffer for a large message: it grows at most to growFactor times the bytes
+// that have arrived, so that a peer cannot occupy memory by announcing a length.
 const growFactor = 4
 
 // DefaultMaxMessageBytes is the default limit of a message.
@@ -35,7 +35,7 @@ type Reader struct {
 	max  int
 	// busy is true after a read has filled the buffer.
 	busy bool
-	// The size of the buffer that was released to the last message, or 0.
+	// released is the size of the buffer that the last message owns since releaseLarge, or 0.
 	released int
 }
 

@@ -16,8 +16,8 @@ type serverConn struct {
 	server *Server
 	r      *Reader
 	w      *Writer
-	// hasDeadline is true while the read deadline is set. isPartial is true while it is the deadline
-	// of a command that has arrived in part.
+	// hasDeadline is true while a read deadline is set. isPartial is true while that is the deadline
+	// of a command of which a part has arrived.
 	hasDeadline, isPartial bool
 
 	mu sync.Mutex
@@ -89,7 +89,8 @@ func (c *serverConn) Read(b []byte) (int, error) {
 func (c *serverConn) beginRead(isIdle bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Shutdown reads isIdle after it has begun to drain.
+	// Set isIdle before the check of isDraining. Shutdown does the opposite: it begins to drain and
+	// then reads isIdle. So either this connection notices the shutdown, or Shutdown ends this read.
 	c.isIdle = isIdle
 	if isIdle && c.server.open.isDraining() {
 		return false
@@ -126,12 +127,13 @@ type openConns struct {
 	// running counts the connections.
 	running sync.WaitGroup
 
-	// draining is loaded before each wait for a command, and stored under mu.
+	// draining is true after the beginning of Shutdown. It is stored with mu held, and loaded before
+	// each wait for a command.
 	draining atomic.Bool
 
 	mu    sync.Mutex
 	conns map[*serverConn]struct{}
-	// atDrains are functions that end the calls of Serve.
+	// atDrains are the functions that drain calls to end the calls of Serve.
 	atDrains map[*func()]struct{}
 }
 

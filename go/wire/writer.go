@@ -22,7 +22,7 @@ type Writer struct {
 	dst io.Writer
 	buf []byte
 	err error
-	// The number of bytes that dst has accepted.
+	// written is the number of bytes that dst has accepted.
 	written int64
 	// deadline limits the time in which the peer must read the bytes; nil means no limit.
 	deadline *writeDeadline
@@ -35,8 +35,8 @@ type writeDeadline struct {
 	end     time.Time
 }
 
-// extend moves the deadline so that between three quarters of the timeout and the full timeout
-// remain. Most writes thus need not set it.
+// extend moves the deadline if less than three quarters of the timeout remain. Setting the deadline
+// for each write would be exact, but this way most writes need not set it.
 func (d *writeDeadline) extend() {
 	if now := time.Now(); d.end.Sub(now) < d.timeout/4*3 {
 		d.end = now.Add(d.timeout)

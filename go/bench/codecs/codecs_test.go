@@ -25,11 +25,11 @@ var (
 	extras = []byte{1, 2, 3, 4, 5, 6, 7, 8}
 )
 
-// pair is the same work for both codecs; each func does it n times.
+// pair is the same work for both codecs. Each function does the work n times.
 type pair struct {
 	name         string
 	ours, theirs func(n int)
-	// most is the greatest ratio of our time to theirs.
+	// most is the highest allowed ratio of our time to theirs.
 	most float64
 }
 
@@ -65,7 +65,7 @@ type theirMessage interface {
 	HeaderBytes() []byte
 }
 
-// sink keeps results, so that the compiler keeps the work.
+// sink receives the results, so that the compiler does not remove the work.
 var sink []byte
 
 // encode encodes a message without a large value, because both codecs send a large value without a

@@ -128,7 +128,7 @@ func run(o options) error {
 		}
 		kinds = append(kinds, kind)
 	}
-	// The limits of others depend on the memory of larder.
+	// Measure larder first: the limits of caches on Go's heap depend on the memory that larder uses.
 	if at := slices.IndexFunc(kinds, func(k bench.Kind) bool { return k.Name == "larder" }); at > 0 {
 		kinds[0], kinds[at] = kinds[at], kinds[0]
 	}
@@ -203,7 +203,8 @@ func measure(load bench.Load, kinds []bench.Kind, o opener) (t table, err error)
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", kind.Name, err)
 		}
-		// All processes of a load run until its end.
+		// Keep the process until all caches are measured with this load, because the processes take
+		// turns.
 		defer p.stop()
 		if kind.Name == "larder" {
 			target = p.ready.Resident

@@ -20,26 +20,27 @@ const (
 	// childVariable is the name of the environment variable that contains the order for the process
 	// of one cache.
 	childVariable = "LARDER_BENCH_CHILD"
-	// The heap of a process whose cache has room for all items. Without it, Go's heap would be almost
-	// empty for caches that store their bytes elsewhere, and the process would constantly run
-	// collections.
+	// programHeap is memory that each process allocates on Go's heap if its cache has room for all
+	// items, as a real program would. Without it, the heap would be almost empty for caches that store
+	// their bytes elsewhere, and the process would constantly run garbage collections.
 	programHeap = 64 << 20
-	// The number of operations per item that bring a full cache to its steady state.
+	// warmOps is the number of operations per item after which a full cache is in its steady state.
 	warmOps = 2
-	// The maximum difference between the memory of a cache on Go's heap and the memory of larder, and
-	// the number of limits to try.
+	// A cache on Go's heap has a limit for its keys and values, not for its memory. open tries up to
+	// tries limits, until the cache uses as much memory as larder, with a relative difference of at
+	// most tolerance.
 	tolerance, tries = 0.03, 8
 
 	hugePagesFile = "/sys/kernel/mm/transparent_hugepage/enabled"
 )
 
-// order is the task of the process for a cache.
+// order tells a child process which cache to open, and which load to run on it.
 type order struct {
 	Cache, Load, Folder, HugePages string
 	Limit                          int64
 }
 
-// ready is the first message of the process.
+// ready is the first message that the child process sends.
 type ready struct {
 	// Ops are the operations that the cache has.
 	Ops []string
@@ -47,7 +48,8 @@ type ready struct {
 	Resident int64
 }
 
-// request is the request for a round, and answer is the result of the round.
+// request asks the child process to run a round: one operation for some time. answer is the result
+// of the round.
 type request struct {
 	Op   string
 	Time time.Duration
@@ -74,8 +76,8 @@ type process struct {
 // opener starts processes.
 type opener struct {
 	folder string
-	// limits are the limits that were found for full caches on Go's heap. They are the first guess
-	// for the next load.
+	// limits contains, for each cache on Go's heap, the limit that open has found for the last load.
+	// It is the first guess for the next load.
 	limits map[string]int64
 	setting
 	options
@@ -219,7 +221,8 @@ func serve(player *bench.Player, load bench.Load, before int64) error {
 		return err
 	}
 	if !load.IsFull {
-		// Memory that the reads have allocated does not belong to the cache.
+		// The reads have allocated memory that does not belong to the cache. Return it to the system
+		// before measuring.
 		debug.FreeOSMemory()
 		if warm.Resident, err = bench.Resident(); err != nil {
 			return err

@@ -17,7 +17,8 @@ import (
 	"larder.example/larder/internal/engine"
 )
 
-// size is a trace, the factor of its sizes, and the memory of the cache.
+// size is one row of the result: a trace, the factor by which the sizes of its items are
+// multiplied, and the memory of the cache.
 type size struct {
 	trace  string
 	scale  uint32

@@ -33,8 +33,8 @@ type Answers struct {
 	BodyMax int
 }
 
-// How long Handler remembers that the response of a URL is not cacheable. During this time,
-// requests for the URL do not wait for each other.
+// bypassFor is how long Handler remembers that the response for a URL is not cacheable. During this
+// time, requests for the URL do not wait for each other.
 const bypassFor = time.Second
 
 // Handler returns a caching handler. If several concurrent requests are for the same response, next

@@ -94,8 +94,9 @@ func (q *Queries) key(table, query string, args []any) (string, error) {
 	return fmt.Sprintf("rows:%s:%s:%x", table, generation, sum[:16]), nil
 }
 
-// generation returns the generation of a table. If the cache does not have it, because it was never
-// stored or was evicted, the current time becomes the generation, because it was not used before.
+// generation returns the generation of a table, a text in the cache. If the cache does not have it,
+// because it was never stored or was evicted, the generation becomes the current time, which no
+// earlier generation can be equal to.
 func (q *Queries) generation(table string) (string, error) {
 	for {
 		if value, ok := q.Cache.Get(generationKey(table)); ok {

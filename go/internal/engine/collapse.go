@@ -9,20 +9,24 @@ import (
 	"larder.example/larder/internal/engine/pins"
 )
 
-// The memory of a cache begins with small pages, because the first access to a huge page can cost
-// milliseconds: the kernel may have to move memory for it, or a host may have to provide it. During
-// that access a goroutine can neither be stopped for a collection of Go's heap nor release a lock.
-// When all segments in a block of the arena have been taken, a goroutine asks the kernel to make
-// the block a huge page.
+// With huge pages of 2 MiB, reads of a large cache are faster. But the memory of a cache begins
+// with small pages, because the first access to a huge page can take milliseconds: the kernel may
+// have to move memory to free a huge page, or the host of a virtual machine may have to provide it.
+// Go cannot stop a goroutine during such an access, so a garbage collection would pause the whole
+// program for that time, and a lock that the goroutine holds would stay locked. Therefore a block
+// of 2 MiB of the arena, the memory of the cache, uses small pages until writers have taken all
+// segments in it. Then a goroutine collapses the block: it asks the kernel to replace the small
+// pages with one huge page. See
+// docs/decisions/0035-go-memory-becomes-huge-pages-after-first-use.md.
 
 const (
-	// collapseFromBytes is the size from which on a cache collapses its blocks.
+	// collapseFromBytes is the size of the smallest cache that collapses its blocks.
 	collapseFromBytes = 8 << 20
 	// collapseTries is the number of attempts to collapse a block.
 	collapseTries = 4
 	// collapsePause is the time between two blocks, which limits the speed to 128 MiB in a second.
-	// While writers take new segments, they need the processor themselves, so the pause is
-	// fillingPause.
+	// While writers take new segments, the pause is fillingPause, because the writers need the
+	// processor themselves.
 	collapsePause = time.Second / 64
 	fillingPause  = time.Second / 8
 	// The pause after a collapse is at least pauseMultiple times as long as the collapse. Where
@@ -40,8 +44,8 @@ type block struct {
 // collapser keeps the blocks that should become huge pages.
 type collapser struct {
 	mutex sync.Mutex
-	// missing is the number of bytes of each block that belong to segments which have not been taken
-	// yet. A block may belong to two shards.
+	// missing contains, for each block, the number of its bytes that belong to segments that no writer
+	// has taken yet. A block may belong to two shards.
 	missing []int32
 	// queue contains the blocks to collapse, in order.
 	queue []block
@@ -49,8 +53,8 @@ type collapser struct {
 	isFilling bool
 	// isRunning is true while a goroutine works on the queue.
 	isRunning bool
-	// isOff is true once memory was returned to the system, because a collapse would allocate it
-	// again. The lock working is held during a collapse.
+	// isOff is true after SetMemory has returned memory to the system, because a collapse would
+	// allocate that memory again. The lock working is held during a collapse.
 	isOff   bool
 	working sync.Mutex
 	// collapse and mayCollapse are the functions of package memory. Tests replace them.
@@ -67,7 +71,8 @@ func collapserBytes(memoryBytes int64) int {
 	return int(memoryBytes/memory.HugePageBytes) * (missing + int(unsafe.Sizeof(block{})))
 }
 
-// openCollapser returns the function that the shards call, or nil where blocks are not collapsed.
+// openCollapser returns the function that the shards call for each part of a block whose segments
+// have all been taken. It returns nil if the cache does not collapse blocks.
 func (e *Engine) openCollapser() (taken func(part []byte)) {
 	if !memory.CollapseIsKnown || e.bytes < collapseFromBytes {
 		return nil

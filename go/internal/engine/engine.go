@@ -1,11 +1,14 @@
 // Package engine is a cache in the memory of one process, outside of the Go heap. It runs on all
 // systems and does not need cgo.
 //
-// The memory is divided into shards (package shard), which share nothing but the table of pins
-// (package pins). An operation claims a cell of that table, checks whether the cache is closed,
-// finds its shard by the hash of the key, and finally releases the cell. This package converts
-// commands to operations. Package record defines the memory words through which writers and readers
-// communicate.
+// The memory is divided into shards (package shard). Each shard is a small cache with its own lock,
+// and each key belongs to one shard. The shards share only the table of pins (package pins). A cell
+// of that table contains the segment that an operation is reading, so that no writer reuses the
+// segment. An operation claims a cell, checks whether the cache is closed, finds the shard by the
+// hash of the key, and finally releases the cell.
+//
+// This package converts calls of the cache to operations of a shard. Package record defines the
+// memory words through which writers and readers communicate.
 package engine
 
 import (
@@ -66,8 +69,8 @@ type Config struct {
 	// Now returns monotonic milliseconds above zero, and Wall returns the milliseconds of the wall
 	// clock; nil means the clocks of the system.
 	Now, Wall func() int64
-	// OnRemove is called once for each item that has left the cache, without locks. It may use the
-	// cache, and must not change the memory of the slices after the call.
+	// OnRemove is called once for each item that has left the cache. No lock is held during the call,
+	// so OnRemove may use the cache. It must not change the bytes of the slices after it has returned.
 	OnRemove func(key, value []byte, reason Reason)
 	// Sweep is the interval at which the cache removes expired items that were not read; zero means
 	// never.
@@ -98,8 +101,8 @@ type Engine struct {
 	closed atomic.Bool
 	freed  atomic.Bool
 	config Config
-	// memoryBytes is the memory limit and itemMax is the size of the largest item. Both change with
-	// the lock resizing held.
+	// memoryBytes is the memory limit and itemMax is the size of the largest item. Both change only
+	// while the lock resizing is held.
 	memoryBytes, itemMax atomic.Int64
 	resizing             sync.Mutex
 	geometry             geometry
@@ -130,17 +133,18 @@ const (
 	shardBytesMin   = 8 << 20
 	segmentBytesMin = 16 << 10
 	segmentBytesMax = 1 << 20
-	// segmentsMin is the minimum number of segments of a shard, unless segments have the minimum or
-	// maximum size.
+	// segmentsMin is the number of segments that a shard should have at least. dividedInto makes the
+	// segments as large as this allows, between segmentBytesMin and segmentBytesMax.
 	segmentsMin = 128
 )
 
 // itemMax returns the size of the largest item that a shard can store.
 func (g geometry) itemMax() int { return shard.ItemMax(g.segments, g.segmentBytes) }
 
-// divide divides the memory into shards, such that an item of itemMax bytes fits if that is
-// possible, and into segments. The memory includes the tables. The result does not depend on the
-// number of processors: an item that one machine stores must also fit on another machine.
+// divide divides the memory into shards, and each shard into segments. It makes the shards large
+// enough for an item of itemMax bytes, if that is possible. The memory includes the tables. The
+// result does not depend on the number of processors: an item that one machine stores must also fit
+// on another machine.
 func divide(memoryBytes int64, itemMax int) (geometry, error) {
 	if memoryBytes < MemoryMin || memoryBytes > MemoryMax || int64(int(memoryBytes)) != memoryBytes {
 		return geometry{}, fmt.Errorf("%w: %d bytes, not %d to %d",
@@ -151,7 +155,8 @@ func divide(memoryBytes int64, itemMax int) (geometry, error) {
 	for shards > 1 && dividedInto(shards, usable).itemMax() < itemMax {
 		shards /= 2
 	}
-	// A slot can address only a limited number of segments, so a large memory needs more shards.
+	// A slot of the index has 14 bits for the number of a segment, so a large memory needs more
+	// shards.
 	for usable/shards/segmentBytesMax >= record.NoSegment {
 		shards *= 2
 	}
@@ -164,10 +169,10 @@ func besideShards(memoryBytes int64) int {
 	return tableBytes + collapserBytes(memoryBytes)
 }
 
-// shardsOf returns the number of shards of a memory. Writers of different shards do not wait for
-// each other, which favours many shards, and the largest item is an eighth of a shard, which
-// favours large shards. Above 64 MiB the number of shards and their size therefore both grow with
-// the square root of the memory.
+// shardsOf returns the number of shards for a memory limit. Many shards are good for writers,
+// because writers of different shards do not wait for each other. Large shards are good for large
+// items, because an item can have at most an eighth of a shard. Above 64 MiB the number of shards
+// and their size therefore both grow with the square root of the memory.
 func shardsOf(memoryBytes int64) int {
 	const few = 8
 	shards := floorPower(int(memoryBytes / shardBytesMin))
@@ -260,9 +265,9 @@ func (e *Engine) shardOf(hash uint64) *shard.Shard { return &e.shards[hash>>e.sh
 
 func (e *Engine) hash(key string) uint64 { return maphash.String(e.seed, key) }
 
-// begin starts an operation: it claims a cell, or counts the operation if no cell is free, and then
-// checks whether the cache is closed. Only after that may the operation access the memory of the
-// cache.
+// begin starts an operation. It claims a cell, or counts the operation if no cell is free, and then
+// checks whether the cache is closed. In this order: Close frees the memory unless it finds a
+// claimed cell or a counted operation. If begin returns true, the memory therefore stays until end.
 func (e *Engine) begin() (cell *pins.Cell, ok bool) {
 	if cell = e.pins.Claim(); cell == nil {
 		e.pins.Enter()
@@ -302,8 +307,9 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// freeIfIdle frees the memory if no operation is in progress. An operation that begins later finds
-// the cache closed, because it was closed before freeIfIdle checks the cells.
+// freeIfIdle frees the memory if no operation is in progress. The caller has closed the cache
+// before. An operation that begins after freeIfIdle has checked its cell therefore finds the cache
+// closed, and does not access the memory.
 func (e *Engine) freeIfIdle() {
 	if e.pins.IsIdle() && e.freed.CompareAndSwap(false, true) {
 		// If the arena cannot be freed, it stays mapped. Nothing else depends on it.
@@ -370,7 +376,7 @@ func (e *Engine) SinceAccess(item Item) (seconds int64, ok bool) {
 // Wall returns the milliseconds since 1970.
 func (e *Engine) Wall() int64 { return e.config.Wall() }
 
-// HasTokens returns true if items have tokens for compare-and-swap.
+// HasTokens returns true if items have tokens for compare-and-swap: see Config.CAS.
 func (e *Engine) HasTokens() bool { return e.config.CAS }
 
 // sweepUntilClosed periodically removes expired items until the cache is closed.

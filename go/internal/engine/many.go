@@ -31,9 +31,9 @@ func (e *Engine) GetWhile(
 	}
 }
 
-// getBlock is like GetWhile, for at most blockKeys keys that begin at start. It prefetches the
-// memory of all keys before it reads the first one, so that their cache misses overlap, and it
-// claims one cell. It returns false if visit does.
+// getBlock is like GetWhile, for at most blockKeys keys that begin at start. It claims one cell for
+// all of them. It prefetches the memory of all these keys before it reads the first one, so that
+// their cache misses overlap. It returns false if visit has returned false.
 func (e *Engine) getBlock(
 	keys []string, start, limit int, visit func(at int, value []byte, item Item) bool,
 ) bool {

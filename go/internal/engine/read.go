@@ -56,8 +56,8 @@ func (e *Engine) GetItem(dst []byte, key string) ([]byte, Item, bool) {
 	return e.readSlowly(dst, s, cell, hash, key, found)
 }
 
-// readSlowly reads an item that may have expired or may be large, or whose metadata the caller
-// needs, and ends the operation.
+// readSlowly reads an item in the cases that GetInto does not handle itself: an item with a
+// deadline, a large value, and a caller that needs the metadata. It also ends the operation.
 func (e *Engine) readSlowly(
 	dst []byte, s *shard.Shard, cell *pins.Cell, hash uint64, key string, found shard.Found,
 ) ([]byte, Item, bool) {
@@ -233,7 +233,8 @@ func (e *Engine) Peek(dst []byte, key string) ([]byte, Item, bool) {
 	s := e.shardOf(hash)
 	s.Lock()
 	dst, item, ok := s.Peek(dst, hash, key)
-	// These removals are from a writer that has temporarily released the lock.
+	// Peek itself removes nothing. These removals are from a writer that has temporarily released the
+	// lock.
 	removals := s.Unlock()
 	e.end(cell, pins.None)
 	e.report(removals)
@@ -250,7 +251,8 @@ func (e *Engine) Look(key string) (Item, bool) {
 	s := e.shardOf(hash)
 	s.Lock()
 	item, ok := s.Look(hash, key)
-	// As in Peek, these removals are from a writer that has temporarily released the lock.
+	// Look itself removes nothing: as in Peek, these removals are from a writer that has temporarily
+	// released the lock.
 	removals := s.Unlock()
 	e.end(cell, pins.None)
 	e.report(removals)

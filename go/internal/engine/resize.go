@@ -9,8 +9,8 @@ import (
 
 // SetMemory changes the memory limit, up to Config.MemoryBytesMax. A lower limit evicts items, a
 // segment at a time, and returns their memory to the system. Memory in use by callbacks of View is
-// returned when they end. Tables and index keep their size, and from now on the cache makes no more
-// huge pages.
+// returned when they end. Tables and index keep their size. After the first call that lowers the
+// limit, the cache makes no more huge pages.
 func (e *Engine) SetMemory(bytes int64) error {
 	if e.closed.Load() {
 		return ErrClosed
@@ -25,7 +25,8 @@ func (e *Engine) SetMemory(bytes int64) error {
 	return e.keepBound()
 }
 
-// bound sets the memory limit and the limit of items, and returns the previous memory limit.
+// bound sets the memory limit and the size of the largest item, and returns the previous memory
+// limit.
 func (e *Engine) bound(bytes int64) (former int64) {
 	e.resizing.Lock()
 	defer e.resizing.Unlock()

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// A saved cache:
+// The format of a saved cache:
 //
 //	magic 8 │ time 8 │ checksum of the time 4
 //	block ...      length 4 │ number 4 │ checksum 4 │ records
@@ -19,9 +19,10 @@ import (
 //	key length 1 │ value length 4 │ flags 4 │ deadline 8 │ key │ value
 //
 // The time is the time of the save. Time and deadlines are milliseconds of the wall clock since
-// 1970; a deadline of zero never passes. Load uses the difference between a deadline and the time,
-// because the clock may be wrong during the save or during the load. A file that begins with
-// LARDERG1 has no time.
+// 1970; a deadline of zero never passes. The time to live of a loaded item is its deadline minus
+// the current time, or minus the time of the save if the clock now shows an earlier time: the clock
+// may have been wrong during the save, or may be wrong now. A file that begins with LARDERG1 has no
+// time.
 
 // ErrDamaged is the error that Load returns for data that Save did not write, or that has changed
 // since.

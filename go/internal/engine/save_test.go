@@ -68,7 +68,7 @@ func saveSmall(t *testing.T) []byte {
 	return saved.Bytes()
 }
 
-// isPrefix fails the test unless all items of a cache are saved items.
+// onlySaved fails the test unless all items of a cache are saved items.
 func (e *Engine) onlySaved(t *testing.T, what string, loaded int) {
 	t.Helper()
 	items := 0

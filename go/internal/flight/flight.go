@@ -1,5 +1,7 @@
-// Package flight runs the loaders of caches: all callers that request the value of a key at the
-// same time share one load. A change of the key during the load takes precedence over its result.
+// Package flight runs the loaders of caches. A load is one call of a loader, the function of the
+// program that fetches the value of a key. All callers that request the value of a key at the same
+// time share one load. A change of the key during the load takes precedence: the result of the load
+// is then not stored.
 package flight
 
 import (
@@ -15,18 +17,20 @@ type Loader = func(ctx context.Context, key string) (value []byte, ttl time.Dura
 
 // Cache is a cache that loads its values.
 type Cache interface {
-	// BeginLoad records the state of a key before its loader runs. It returns no attempt if nothing
-	// needs to be loaded. Then the load ends with the value, which another load has stored since the
-	// caller read the key, or with the error.
+	// BeginLoad records the state of a key before its loader runs. It returns no attempt in two cases,
+	// in which the loader does not run: another load has stored the value since the caller read the
+	// key, and BeginLoad returns that value; or BeginLoad returns an error.
 	BeginLoad(key string) (attempt Attempt, value []byte, err error)
 }
 
-// Attempt is the part of a load that its cache implements. One of the two methods is called, once.
+// Attempt is the part of a load that the cache implements: what happens to the result. After the
+// loader, one of its two methods is called once.
 type Attempt interface {
 	// Keep stores the loaded value if the key has not changed since BeginLoad. isCurrent returns
 	// false after a change has begun; see Config.Waits.
 	Keep(value []byte, ttl time.Duration, isCurrent func() bool)
-	// Cancel releases the reservation that BeginLoad has made.
+	// Cancel is called instead of Keep if the result must not be stored. It releases the reservation
+	// (the mark that the key is being loaded) if BeginLoad has made one.
 	Cancel()
 }
 
@@ -34,26 +38,27 @@ type Attempt interface {
 type Config struct {
 	// Timeout limits the duration of a load.
 	Timeout time.Duration
-	// Waits makes changes of a key wait while Keep stores its value. Without it, Keep must call
-	// isCurrent and store in the same critical section. A cache that runs callbacks in its stores
-	// must not set Waits, because the callbacks may change the key.
+	// Waits makes a change of a key wait while Keep is storing a loaded value for it. Without Waits
+	// such a change can begin during Keep, so Keep must call isCurrent and store the value in the same
+	// critical section. A cache that runs callbacks in its stores must not set Waits, because the
+	// callbacks may change the key.
 	Waits bool
 	// ErrTimeout is the error of a load that exceeds the timeout. ErrClosed is the error of a load
-	// that the end of the cache ends. ErrRecursive is the error of a load whose loader requests its
-	// own key, or a key whose load waits for it.
+	// that ends because the cache is closed. ErrRecursive is the error of a request that would never
+	// end: a loader requests its own key, or a key whose load waits for the loader's own load.
 	ErrTimeout, ErrClosed, ErrRecursive error
 	// Panicked returns the error of a loader that has panicked; value is nil after runtime.Goexit.
 	Panicked func(value any, stack []byte) error
 }
 
-// Group are the loads in flight of one cache, by key.
+// Group contains the loads in progress (in flight) of one cache, by key.
 type Group struct {
 	cache  Cache
 	config Config
-	// Ends when the cache is closed.
+	// ctx ends when the cache is closed.
 	ctx context.Context
 	end context.CancelFunc
-	// The number of loads. Changes of a key do not take the lock while it is 0.
+	// count is the number of loads in byKey. While it is 0, a change of a key does not need the lock.
 	count atomic.Int64
 	lock  sync.Mutex
 	byKey map[string]*flight
@@ -66,7 +71,7 @@ func NewGroup(cache Cache, config Config) *Group {
 	return g
 }
 
-// Close ends all loads. Later loads end as soon as they begin.
+// Close ends all loads. A load that begins later ends immediately.
 func (g *Group) Close() { g.end() }
 
 // Context returns a context that ends when the group is closed.
@@ -130,8 +135,9 @@ func (g *Group) ForgetPrefix(prefix string) {
 	}
 }
 
-// abandon prevents a load, which may be nil, from storing its result, unless the store has begun.
-// The caller holds the lock.
+// abandon is called for the load of a key that is about to change; f is nil if the key has no load.
+// It prevents the load from storing its result. If the store has already begun, it only makes
+// isCurrent return false. The caller holds the lock.
 func (g *Group) abandon(f *flight) {
 	switch {
 	case f == nil:
@@ -142,7 +148,8 @@ func (g *Group) abandon(f *flight) {
 	}
 }
 
-// wait waits until a load has stored its result, if the store has begun and Config.Waits is set.
+// wait is called after abandon. If the store of the result has already begun and Config.Waits is
+// set, it waits until the store has ended.
 func (g *Group) wait(f *flight) {
 	if f != nil && f.kept != nil && g.config.Waits {
 		<-f.kept
@@ -168,26 +175,30 @@ type flight struct {
 	key    string
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// Stops the timeout of the load and detaches it from the context of the group.
+	// unlink stops the timer of the timeout, and makes the load independent of the context of the
+	// group.
 	unlink func() bool
-	// Closed at the end of the load. Value and err are set before the store begins.
+	// done is closed at the end of the load. value and err are set before the store of the value
+	// begins.
 	done  chan struct{}
 	value []byte
 	err   error
-	// Guarded by the lock: the number of callers that wait, and whether the load is a refresh,
-	// which continues without callers.
+	// waiting is the number of callers that wait for the load. refresh is true if the load refreshes a
+	// value that callers can still read, so that it continues without callers. Both are guarded by the
+	// lock.
 	waiting int
 	refresh bool
-	// Guarded by the lock until it is set. It is closed when the result is stored, and nil before the
-	// store begins.
+	// kept is nil until the store of the result begins, and is closed when the store has ended. It is
+	// guarded by the lock until it is set.
 	kept chan struct{}
-	// True after a change of the key, or the end of the load without a store.
+	// isChanged is true after a change of the key, and after the load was removed from the group.
 	isChanged atomic.Bool
 }
 
 // join returns the load of a key, and starts it if it is not running. A refresh does not count as a
-// waiting caller. isLoaded is true if the load has its value and is storing it. The caller must not
-// wait for the store, because the caller may be a callback of that store.
+// waiting caller. isLoaded is true if the load already has its value and is storing it. Then the
+// caller must take the value and not wait for the end of the load: the store may call a callback of
+// the program, and the caller may be that callback.
 func (g *Group) join(ctx context.Context, key string, loader Loader, refresh bool) (f *flight, isLoaded bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -222,9 +233,9 @@ func (g *Group) start(ctx context.Context, key string) *flight {
 	return f
 }
 
-// wait blocks until the load ends and returns a copy of its value. It returns early with the error
-// of ctx, or with the cause that ended the load. If the load waits for the load to which ctx
-// belongs, wait returns an error.
+// wait blocks until the load ends and returns a copy of its value. It returns early if ctx ends, or
+// if the context of the load ends. If the caller is itself a loader (ctx then belongs to its load),
+// and this load waits for that load, neither would end; wait then returns an error immediately.
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	leaveWait, isEnding := f.enterWait(ctx)
 	if !isEnding {
@@ -238,12 +249,13 @@ func (f *flight) wait(ctx context.Context) ([]byte, error) {
 		f.leave()
 		return nil, ctx.Err()
 	case <-f.ctx.Done():
-		// The context of a finished load also ends.
+		// The context of a load also ends when the load has finished, and select chooses at random.
+		// Return the result then.
 		if f.isDone() {
 			break
 		}
-		// A loader that ignores its context continues in the background. The next caller starts
-		// another load.
+		// The loader may ignore its context and continue in the background. Drop the load, so that the
+		// next caller starts another one.
 		f.group.drop(f)
 		return nil, context.Cause(f.ctx)
 	}
@@ -262,7 +274,8 @@ func (f *flight) isDone() bool {
 	}
 }
 
-// leave removes a waiting caller and cancels a load without callers, unless it is a refresh.
+// leave is called when a caller stops waiting early. If no callers are left, it cancels the load,
+// unless the load is a refresh or is storing its result.
 func (f *flight) leave() {
 	f.group.lock.Lock()
 	defer f.group.lock.Unlock()
@@ -278,8 +291,8 @@ func (f *flight) release() {
 	f.cancel(nil)
 }
 
-// finish ends a load: it calls keep to store the value if the load succeeded and its key has not
-// changed, then wakes the callers. No lock is held during keep.
+// finish ends a load. If the load has succeeded and its key has not changed, it calls keep, which
+// stores the value. Then it wakes the callers. No lock is held during keep.
 func (f *flight) finish(value []byte, err error, keep func()) {
 	g := f.group
 	g.lock.Lock()
@@ -298,8 +311,8 @@ func (f *flight) finish(value []byte, err error, keep func()) {
 	close(f.done)
 }
 
-// drop removes a load from the map, so that the next caller starts another load, unless it is
-// storing its result.
+// drop removes a load from the group, so that the next caller starts another load. It does nothing
+// if the load is storing its result.
 func (g *Group) drop(f *flight) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -308,7 +321,8 @@ func (g *Group) drop(f *flight) {
 	}
 }
 
-// remove removes a load from the map. The caller holds the lock.
+// remove removes a load from the group, after which the load does not store its result. The caller
+// holds the lock.
 func (g *Group) remove(f *flight) {
 	f.isChanged.Store(true)
 	if g.byKey[f.key] == f {

@@ -137,7 +137,7 @@ func TestLoadsThatWaitForTheSameLoad(t *testing.T) {
 		return []byte("v"), 0, nil
 	}
 	nested := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
-		// From two goroutines of one load.
+		// The loader waits for the same load in two goroutines.
 		second := make(chan error)
 		go func() {
 			_, err := group.Load(ctx, "shared", shared)

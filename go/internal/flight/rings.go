@@ -5,19 +5,21 @@ import (
 	"sync"
 )
 
-// rings finds loads that wait for each other: for example, the loader of a requests b, and the
-// loader of b requests a. It covers the loads of all groups. Only a loader that requests another
-// key takes its lock.
+// rings detects loads that wait for each other in a ring: for example, the loader of key a requests
+// key b, and the loader of b requests a. The loads may belong to different groups, so rings is
+// global. Only a loader that requests another key takes the lock of rings, so it does not slow down
+// other requests.
 var rings struct {
 	lock sync.Mutex
-	// waits maps each load to the loads that it waits for, with the number of its goroutines that
-	// wait.
+	// waits maps each load to the loads that its loader waits for. A loader may wait for the same load
+	// in several goroutines; the number counts them.
 	waits map[*flight]map[*flight]int
 }
 
-// enterWait records that the load to which ctx belongs, if any, waits for f. It returns false if f
-// waits for that load, because then neither load would ever end. Otherwise the caller must call
-// leave after the wait.
+// enterWait is called before a wait for the load f. If ctx belongs to a load, because its loader
+// requests the key of f, enterWait records that this load waits for f. If f already waits for this
+// load, neither would ever end: enterWait records nothing, and isEnding is false. Otherwise the
+// caller must call leave after the wait.
 func (f *flight) enterWait(ctx context.Context) (leave func(), isEnding bool) {
 	at, _ := ctx.Value(loadingKey{}).(*loading)
 	if at == nil {

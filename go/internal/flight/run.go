@@ -14,7 +14,8 @@ func (f *flight) run(loader Loader) {
 		f.finish(value, err, func() {})
 		return
 	}
-	// Deferred, because a loader that calls runtime.Goexit ends this function too.
+	// Finish the load in a deferred function, because a loader that calls runtime.Goexit also ends
+	// this function.
 	var result result
 	defer func() {
 		isKept := false
@@ -22,7 +23,8 @@ func (f *flight) run(loader Loader) {
 			attempt.Keep(result.value, result.ttl, f.isCurrent)
 			isKept = true
 		}
-		// Release the reservation before the callers wake up: the next load reserves the key again.
+		// After an error, release the reservation before finish wakes the callers: a caller may start the
+		// next load immediately, which must be able to reserve the key.
 		if result.err != nil {
 			attempt.Cancel()
 		}
@@ -41,7 +43,7 @@ type result struct {
 	err   error
 }
 
-// call runs a loader and converts a panic or an exit into an error.
+// call runs a loader. It converts a panic, and a call of runtime.Goexit, into an error.
 func (r *result) call(f *flight, loader Loader) {
 	returned := false
 	defer func() {
@@ -53,7 +55,8 @@ func (r *result) call(f *flight, loader Loader) {
 	returned = true
 }
 
-// loading is the load that a context belongs to, and the load whose loader started it.
+// loading is stored in the context that a loader receives: the load of this loader and, as parent,
+// the load whose loader has started it.
 type loading struct {
 	group  *Group
 	key    string

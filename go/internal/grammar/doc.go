@@ -1,7 +1,7 @@
 // Package grammar parses the lines of memcached's text and meta commands, and provides memcached's
 // responses to invalid lines. Packages wire and server share it.
 //
-// All functions refer to their input and copy nothing.
+// The results of all functions refer to their input: they copy nothing.
 package grammar
 
 import "math"
@@ -16,8 +16,8 @@ const (
 	ValueMax = math.MaxInt32 - 2
 	// OpaqueMax is the length of the longest opaque token.
 	OpaqueMax = 31
-	// wordsMax is the number of words that memcached reads of a line, and metaWordsMax is the number
-	// that it reads of a meta command.
+	// wordsMax is the number of words of a line that memcached parses, and metaWordsMax is that number
+	// for a meta command. It ignores further words.
 	wordsMax     = 23
 	metaWordsMax = 20
 )

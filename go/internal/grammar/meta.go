@@ -39,10 +39,10 @@ func CutMeta(command []byte) (verb byte, isMeta bool) {
 	return 0, false
 }
 
-// Parse parses the flags, and returns the key of the item: Key, or decoded into buffer, which has
-// space for KeyMax bytes. Without a buffer it checks the code of the key. A wrong letter of any
-// flag takes precedence over an invalid key, and an invalid key over a wrong token, as in
-// memcached.
+// Parse parses the flags, and returns the key of the item. If the key is in base64, Parse decodes
+// it into buffer, which has space for KeyMax bytes; if buffer is nil, it only checks that the key
+// is valid base64. Otherwise it returns Key. A wrong letter of any flag takes precedence over an
+// invalid key, and an invalid key over a wrong token, as in memcached.
 func (m *Meta) Parse(rest, buffer []byte) (key []byte, reply string) {
 	m.Flags, m.Delta = rest, 1
 	if !IsKey(m.Key) {

@@ -27,7 +27,8 @@ func (s *Store) Parse(rest []byte, hasToken bool) (reply string) {
 	exptimeWord, rest := CutWord(rest)
 	lengthWord, rest := CutWord(rest)
 	if s.Length, s.HasLength = ParseLength(lengthWord); !s.HasLength {
-		// Ignore noreply: the client is out of sync, and must receive the error.
+		// Send the error even if the line ends in noreply: the client and the server are out of sync, and
+		// the client must notice it.
 		return BadFormat
 	}
 	flags, flagsOK := ParseUint(withoutPlus(flagsWord))

@@ -44,7 +44,7 @@ func CutWord(b []byte) (word, rest []byte) {
 	for len(b) > 0 && b[0] == ' ' {
 		b = b[1:]
 	}
-	// Most words are short, and a call takes longer than a loop over them.
+	// Most words are short, and a loop over a few bytes is faster than a call of bytes.IndexByte.
 	for at := range min(len(b), 16) {
 		if b[at] == ' ' {
 			return b[:at:at], b[at:]
@@ -98,8 +98,8 @@ func CutWords(rest []byte) (w Words) {
 	}
 }
 
-// lastWord returns the last word of a line that memcached reads, if it is not one of the first
-// count words after the command.
+// lastWord returns the last word of rest that memcached parses, or nil if rest contains no word.
+// rest is a line without its command and the first count words after it.
 func lastWord(rest []byte, count int) (last []byte) {
 	for {
 		var word []byte

@@ -114,7 +114,8 @@ func (k *Kind) evictions(t *testing.T) {
 	for number := range stored {
 		check.NoError(t, cache.Set(fmt.Sprint(number), make([]byte, 1000), 0))
 		if number%1000 == 0 {
-			// The queue of a shared cache has 10,000 places.
+			// A shared cache has space for 10,000 removals that OnRemove has not received yet, and drops
+			// further ones. Let it catch up.
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -125,8 +126,8 @@ func (k *Kind) evictions(t *testing.T) {
 	})
 }
 
-// If the cache sweeps, expired items that no caller reads leave soon: all of them, or only the
-// items in segments that are not being written.
+// If the cache sweeps, expired items that no caller reads are removed soon. A shared cache skips
+// the segments that threads are writing to, so some items may stay.
 func (k *Kind) sweep(t *testing.T) {
 	var mu sync.Mutex
 	reasons := map[larder.Reason]int{}

@@ -1,5 +1,6 @@
-// Package scenes plays conformance/api/cases.json on the caches of this module and of
-// larder/shared. The README of that folder documents the fields.
+// Package scenes runs the test cases of conformance/api/cases.json on the caches of this module and
+// of larder/shared. A test case is a scene: a list of operations on a new cache, with the result
+// that each must have. The README of that folder documents the fields.
 package scenes
 
 import (
@@ -87,7 +88,7 @@ func (p *Player) Play(t *testing.T) {
 		played++
 		t.Run(scene.Name, func(t *testing.T) { p.play(t, &scene) })
 	}
-	// A wrong file would play no scenes and pass.
+	// Without this check, a file without scenes would pass.
 	if played < 12 {
 		t.Fatalf("%d scenes, want at least 12", played)
 	}
@@ -135,7 +136,8 @@ func (p *Player) reopen(t *testing.T, s *step, folder string) Cache {
 	return cache
 }
 
-// outcome holds the results of a step: an error, or whether its condition held.
+// outcome contains the result of a step: an error, whether the condition of the step held (done),
+// or a number.
 type outcome struct {
 	done   bool
 	err    error

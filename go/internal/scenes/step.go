@@ -112,8 +112,8 @@ func (s *step) walk(cache Cache) (got outcome, isPlayed bool) {
 	return got, true
 }
 
-// absent replaces the lists of a cache that cannot list items. It returns the result that the step
-// expects.
+// absent takes the place of the walker for a cache that cannot list items. It returns the list that
+// the step expects, so that the step passes.
 type absent struct {
 	step  *step
 	cache Cache
@@ -130,7 +130,8 @@ func (a absent) Len() int {
 
 func (a absent) RemovePrefix(string) (int, error) { return a.Len(), nil }
 
-// numbered calls act for as many keys as the step counts, until it fails.
+// numbered calls act for each of Count keys and values that differ by a number. It stops at the
+// first error.
 func (s *step) numbered(act func(key string, value []byte) error) outcome {
 	for number := range s.Count {
 		key := s.Key + strconv.Itoa(number)

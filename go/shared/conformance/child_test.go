@@ -11,8 +11,8 @@ import (
 	"larder.example/larder/shared"
 )
 
-// The test starts itself as the other processes. This environment variable selects the role of a
-// process.
+// The other processes of a test run the program of this test. This environment variable selects
+// what such a process does.
 const roleVariable = "LARDER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,9 @@ func playPeer(cache *shared.Cache, arguments []string) error {
 	return p.run()
 }
 
-// writeOn stores values from a round on until it is killed, and writes the number of each stored
-// round to standard output as eight bytes. Its arguments are SELF ROUND FILLING.
+// writeOn stores values until it is killed. It begins with the given round, and writes the number
+// of each round that it has stored to standard output as eight bytes. Its arguments are SELF ROUND
+// FILLING.
 func writeOn(cache *shared.Cache, arguments []string) error {
 	var filling, round int
 	if _, err := fmt.Sscan(arguments[1]+" "+arguments[2], &round, &filling); err != nil {
@@ -60,8 +61,9 @@ func writeOn(cache *shared.Cache, arguments []string) error {
 	}
 }
 
-// readOn reads the writers' values until its input ends. It fails on an incomplete value, and on a
-// value that is older than a previous value. Its arguments are WRITER...
+// readOn reads the values of the writers until its standard input ends. It fails if a value is
+// incomplete, or older than a value of the same writer that it has read before. Its arguments are
+// WRITER...
 func readOn(cache *shared.Cache, writers []string) error {
 	ended := make(chan struct{})
 	go func() {

@@ -30,7 +30,7 @@ func TestKilledWritersDoNotAffectOthers(t *testing.T) {
 	})
 }
 
-// killing is a setup of killed writers.
+// killing is a variant of the test: the cache, and the size of the values.
 type killing struct {
 	memory  int64
 	filling int
@@ -52,7 +52,7 @@ func killWriters(t *testing.T, how killing) {
 		stored := writeAndBeKilled(t, path, round, how.filling)
 		for at, last := range stored {
 			wantRound(t, cache, writers[at], last, how.evicts)
-			// The last round may have been stored without being reported.
+			// A writer may have been killed after it stored a round and before it reported it.
 			round = max(round, last+2)
 		}
 		mustWriteSoon(t, cache, fmt.Sprint("after:", kill))

@@ -122,7 +122,7 @@ func (p *peer) checkAll() error {
 	return nil
 }
 
-// entry is the origin of a value.
+// entry is the origin of a value: the peer that has written it, and the round in which it did so.
 type entry struct {
 	writer string
 	round  int

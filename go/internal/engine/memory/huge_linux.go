@@ -11,7 +11,8 @@ import (
 // CollapseIsKnown is true where Collapse may do something.
 const CollapseIsKnown = true
 
-// The arguments of madvise that package syscall lacks: since Linux 5.14, and since 6.1.
+// Arguments of madvise that package syscall does not define. Linux has populateWrite since 5.14 and
+// collapse since 6.1.
 const (
 	populateWrite = 23
 	collapse      = 25
@@ -43,9 +44,11 @@ func Collapse(block []byte) bool {
 	return true
 }
 
-// takeAndFree allocates a huge page and frees it. For the collapse the kernel then uses the page
-// that was freed last. The system may have to make a huge page first, or its host may have to
-// provide the memory. takeAndFree waits for this, so that no access to the block has to.
+// takeAndFree allocates a huge page and frees it again. For the collapse the kernel then uses this
+// page, because it uses the page that was freed last. The allocation may be slow: the kernel may
+// have to move memory to free a huge page, or the host of a virtual machine may have to provide the
+// memory. takeAndFree waits for this before the collapse, so that no access to the block has to
+// wait for it.
 func takeAndFree() {
 	mapped, err := mapAligned(HugePageBytes)
 	if err != nil {

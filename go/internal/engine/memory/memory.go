@@ -1,6 +1,6 @@
-// Package memory provides the memory of a cache. The garbage collector neither scans nor counts it.
-// On systems without such memory, and with the build tag larder_heap, it is a slice of words on the
-// Go heap.
+// Package memory provides the memory of a cache, its arena. The garbage collector neither scans nor
+// counts it. On systems without such memory, and with the build tag larder_heap, it is a slice of
+// words on the Go heap.
 package memory
 
 import (
@@ -18,7 +18,8 @@ const HugePageBytes = 2 << 20
 type Arena struct {
 	base  unsafe.Pointer
 	bytes int
-	// held keeps the memory reachable, or contains the data that Free needs.
+	// held is the slice that keeps the memory reachable if it is on the Go heap, and otherwise the
+	// data that Free needs.
 	held held
 }
 

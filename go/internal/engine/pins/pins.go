@@ -1,4 +1,5 @@
-// Package pins implements the table of the segments that operations are reading.
+// Package pins implements the table of pins of a cache: the segments that operations are reading at
+// the moment. A segment is a range of memory that the cache empties and reuses as a unit.
 //
 // Each operation on a cache claims a cell of the table before it accesses memory of the cache, and
 // finally releases the cell. While the cell contains the number of a segment, the cache does not
@@ -49,7 +50,8 @@ type Cell struct {
 	word atomic.Uint64
 	// counts are the counters of the word. Only the operation that holds the cell uses them.
 	counts uint64
-	// The counts that were moved here from the word when its counters were half full.
+	// hits and misses are the counts that spill has moved here from the word, each time that one of
+	// the word's counters was half full.
 	hits, misses atomic.Uint64
 	_            [cellBytes - 4*8]byte
 }
@@ -74,7 +76,9 @@ type Table struct {
 	count atomic.Uint32
 	// shift is the number of bits of a cell's number within its block.
 	shift uint
-	// views is the number of cells, at the start of the table, for operations that may be slow.
+	// views is the number of cells that ClaimView uses, at the start of the table, for operations that
+	// may be slow because they run a callback of the program. It limits how many segments slow
+	// operations can pin, so that writers find segments to reuse.
 	views int
 	// others counts the operations without a cell.
 	others atomic.Int64
@@ -97,9 +101,13 @@ func NewTable(views int) *Table {
 	return t
 }
 
-// grow doubles the number of blocks, if the number is still count. If a scan misses a new block, it
-// has begun before any operation claimed a cell in that block. Such an operation reads the changes
-// of the scanning operation only after its claim.
+// grow doubles the number of blocks, unless another goroutine has already done so: count is the
+// number that the caller has loaded.
+//
+// A writer that scans the cells may have loaded the number of blocks before grow has changed it,
+// and then misses the cells of the new blocks. This is safe. The writer raises the generation of
+// the segment before it scans. An operation with a new cell checks the generation after its claim,
+// and finds that the generation has changed.
 func (t *Table) grow(count uint32) {
 	grown := max(1, 2*count)
 	for number := count; number < grown; number++ {
@@ -118,9 +126,9 @@ func (t *Table) cell(number uint64) *Cell {
 // all returns the number of cells.
 func (t *Table) all() uint64 { return uint64(t.count.Load()) << t.shift }
 
-// place returns a number that differs between goroutines that run at the same time, and is always
-// the same for one goroutine. It derives the number from the address of the stack: each goroutine
-// has its own stack of at least 2 KiB.
+// place returns a number from which a goroutine computes the cell that it tries first, so that
+// goroutines that run at the same time try different cells. It derives the number from the address
+// of the stack: each goroutine has its own stack of at least 2 KiB.
 func place() uint64 {
 	var local byte
 	return uint64(uintptr(unsafe.Pointer(&local))>>11) * 0x9E3779B97F4A7C15
@@ -177,8 +185,8 @@ func (c *Cell) Pin(segment uint64) { c.word.Store(c.counts | (firstPin + segment
 // Unpin removes the segment from the cell. The cell stays claimed.
 func (c *Cell) Unpin() { c.word.Store(c.counts | claimed) }
 
-// Count adds outcomes in addition to the outcome that Release counts: hits and misses of an
-// operation on several keys.
+// Count adds the hits and misses of an operation on several keys. Release then counts one more
+// outcome, or None.
 func (c *Cell) Count(hits, misses int) {
 	c.hits.Add(uint64(hits))
 	c.misses.Add(uint64(misses))

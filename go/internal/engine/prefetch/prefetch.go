@@ -20,8 +20,8 @@ func Read(at uintptr)
 //go:noescape
 func Write(at uintptr)
 
-// WriteBehind prefetches lines that the program will write: the lines of a number of bytes, at
-// least one, that begin at the address stored at tail. Others may change tail at the same time.
+// WriteBehind prefetches the lines that the program will write next: a number of bytes, at least
+// one, from the address on that is stored at tail. Others may change this address during the call.
 //
 //go:noescape
 func WriteBehind(tail *uintptr, bytes int)

@@ -1,14 +1,14 @@
-// Package record defines the memory words of a cache: the header of a record and the slot of the
-// index.
+// Package record defines the memory words of a cache: the header of a record, which is the item in
+// memory, and the slot, the word of the index that refers to a record.
 //
 // A record starts on a multiple of eight bytes:
 //
 //	header 8 │ deadline 8 │ token 8 │ flags 4 │ key │ value
 //
 // Marks in the header show whether deadline, token and flags exist. The token is the token for
-// compare-and-swap; for a piece of a large value it is the hash of the item's key. The contents of
-// a record never change after it is published, except the header and the deadline, which change
-// atomically.
+// compare-and-swap. A value that is too large for one record is stored in pieces, each in a
+// separate record; the token of a piece is the hash of the item's key. The contents of a record
+// never change after it is published, except the header and the deadline, which change atomically.
 package record
 
 import (
@@ -131,8 +131,8 @@ func (r Record) bytes(offset, count int) []byte {
 // Header loads the header.
 func (r Record) Header() Header { return Header(atomic.LoadUint64(r.word(0))) }
 
-// SetHeader stores the header. Only the writer of a record that no reader can reach yet may call
-// it. The store of the slot that refers to the record publishes the header with the rest of the
+// SetHeader stores the header of a record that no reader can reach yet. A plain store is enough:
+// the atomic store of the slot that refers to the record publishes the header with the rest of the
 // record. An atomic store here would make the writer wait for the memory of the record.
 func (r Record) SetHeader(header Header) { *r.word(0) = uint64(header) }
 
@@ -178,8 +178,8 @@ func (r Record) SetDeadline(deadline int64) {
 	atomic.StoreUint64(r.word(HeaderBytes), uint64(deadline))
 }
 
-// Token returns the token for compare-and-swap, or zero. For a piece it returns the hash of the
-// item's key.
+// Token returns the token for compare-and-swap, or zero for a record without a token. For a piece
+// it returns the hash of the item's key.
 func (r Record) Token(h Header) uint64 {
 	if !h.Has(HasToken) {
 		return 0

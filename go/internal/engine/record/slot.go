@@ -4,9 +4,11 @@ package record
 //
 //	tag 16 │ generation 14 │ segment 14 │ offset 20, in units of 8 bytes
 //
-// The record exists while its segment has this generation. A word with the segment NoSegment is a
-// link to an overflow group, with the number of the group as its offset. A word of zero refers to
-// no record, because segment 0 never contains records.
+// The tag contains bits of the hash of the record's key. The generation of a segment is a counter
+// that rises when the segment is emptied: the record exists while its segment has the slot's
+// generation. A word with the segment NoSegment is a link to an overflow group, a further group of
+// slots for the same keys, with the number of the group as its offset. A word of zero refers to no
+// record, because segment 0 never contains records.
 type Slot uint64
 
 const (
@@ -20,7 +22,7 @@ const (
 
 	// TagBits is the number of bits of a tag.
 	TagBits = 64 - tagShift
-	// Generations is the number of generations. They wrap.
+	// Generations is the number of generations, after which they start again from zero.
 	Generations = 1 << generationBits
 	// NoSegment is a number that no segment uses.
 	NoSegment = 1<<segmentBits - 1

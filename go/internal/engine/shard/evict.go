@@ -13,25 +13,30 @@ import (
 //	main ──oldest segment──▶ read often enough? ──yes──▶ main again, frequency − 1
 //	                                  └─no─▶ evicted
 //
-// Eviction empties one complete segment at a time and copies the survivors to the tail of the main
-// pool. Only the survivors require changes of the index: the slots of the other items become
-// invalid when the generation of the segment changes.
+// S3-FIFO keeps new items in a small queue and moves an item that is read there to the main queue.
+// Here it decides about the items of a complete segment at a time: it copies the survivors to the
+// tail of the main pool and then empties the segment. Only the survivors require changes of the
+// index: the slots of the other items become invalid when the generation of the segment changes.
 
 const frequencies = record.FrequencyMax + 1
 
-// pass is the emptying of one segment.
+// pass is the state of emptying one segment, by an eviction or a compaction. A compaction moves all
+// live records and evicts none.
 type pass struct {
-	from   pool
-	to     pool
+	// from is the pool of the segment, and to is the pool to which the survivors move.
+	from pool
+	to   pool
+	// evicts is true for an eviction, and false for a compaction.
 	evicts bool
 	limits limits
-	// margin is the distance below its limit that an item must have to survive.
+	// margin is the lowest margin with which an item survives: see marginOfLimit.
 	margin int
 	// left is the number of bytes that may still survive.
 	left int
 	// moved is the number of bytes that have survived.
 	moved int
-	// Reads and bytes of the items found that were read.
+	// reads and readBytes are the sums of the frequencies and of the sizes of the found items that
+	// were read.
 	reads, readBytes uint64
 }
 
@@ -99,7 +104,8 @@ func (s *Shard) empty(number int32, pass *pass) bool {
 	})
 }
 
-// pass moves or drops a record. It returns false if it can do neither.
+// pass moves a record if it survives, and otherwise drops it. It returns false if a compaction has
+// no memory to move the record.
 func (s *Shard) pass(
 	number int32, offset int, r record.Record, h record.Header, pass *pass,
 ) bool {
@@ -157,8 +163,10 @@ func (p *pass) frequencyAfter(frequency int) int {
 	return max(frequency-1, 0)
 }
 
-// drop removes an item whose slot becomes invalid with its segment. During an eviction the complete
-// segment becomes invalid, so drop writes nothing into the record.
+// drop removes an item without changing its slot, which becomes invalid when the caller retires the
+// segment. In an eviction it does not even mark the record as dead, because all records of the
+// segment become invalid together. Two cases need the mark: a compaction may still fail and leave
+// the segment in use, and the pieces of a large value may be in other segments.
 func (s *Shard) drop(
 	slot record.Slot, r record.Record, h record.Header, reason Reason, pass *pass,
 ) {
@@ -176,8 +184,8 @@ func (s *Shard) drop(
 	}
 }
 
-// copyOut copies a record to the tail of a pool. The copy is complete before the caller stores a
-// word that refers to it.
+// copyOut copies a record to the tail of a pool. Only after that may the caller store a word that
+// refers to the copy.
 func (s *Shard) copyOut(r record.Record, h record.Header, pass *pass) (room, bool) {
 	bytes := h.Bytes()
 	room, ok := s.reserveForSurvivor(pass.to, bytes)
@@ -223,7 +231,8 @@ func (s *Shard) reserveForSurvivor(pool pool, bytes int) (room, bool) {
 	return s.append(number, &s.segments[number], bytes), true
 }
 
-// limitToHalf raises the margin that survivors need, until about half of the bytes survive.
+// limitToHalf raises the margin that items need to survive, so that about half of the bytes in the
+// segment survive: those of the items that were read most often for their size.
 func (s *Shard) limitToHalf(number int32, pass *pass) {
 	var bytes [marginMax + 1]int
 	s.walk(number, func(_ int, r record.Record, h record.Header) bool {
@@ -242,7 +251,8 @@ func (s *Shard) limitToHalf(number int32, pass *pass) {
 	}
 }
 
-// noteDeadline updates the earliest deadline of the records of a segment.
+// noteDeadline lowers the earliest deadline of a segment to the deadline of one of its records, if
+// that is earlier.
 func (s *Shard) noteDeadline(number int32, deadline int64) {
 	if noted := &s.segments[number].expires; deadline != 0 && (*noted == 0 || deadline < *noted) {
 		*noted = deadline

@@ -24,8 +24,8 @@ const (
 	hasChanged
 )
 
-// warmBytes is the part of a new record that Warm prefetches. After that part, the processor itself
-// has detected that the memory is written in sequence.
+// warmBytes is the length of the part of a new record that Warm prefetches. After so many bytes the
+// processor has detected that the memory is written in sequence, and prefetches the rest by itself.
 const warmBytes = 2048
 
 // Find finds the item of a key, expired or not, and pins its segment in the cell. It takes no lock.
@@ -64,10 +64,12 @@ again:
 	return Found{}, false
 }
 
-// check examines the record of a slot word that may be out of date. It first pins the segment, then
-// checks the generation, and then loads the slot again, in this order. A writer that reuses the
-// segment raises the generation before it checks the pins. A word that was in a register while the
-// generations wrapped is no longer in the slot.
+// check examines the record of a slot word that may be out of date. It pins the segment, then loads
+// the generation, and then loads the slot again, in this order. The generation must be loaded after
+// the pin: a writer that reuses the segment raises the generation before it checks the pins, so at
+// least one of the two detects the other. The slot must be loaded again because the generation of
+// the segment may have started again from zero since the first load, and may equal the generation
+// in the word. Before that, the writer has cleared the slot.
 func (s *Shard) check(
 	cell *pins.Cell, at *uint64, slot record.Slot, key string,
 ) (found Found, result verdict) {
@@ -78,7 +80,8 @@ func (s *Shard) check(
 	generation := &s.generations[segment]
 	steps.At(steps.SlotLoaded)
 	if generation.Load() != slot.Generation() {
-		// An evictor stores the new place of an item before it raises the generation.
+		// The item may have moved: an evictor stores the new place of an item in its slot before it
+		// raises the generation.
 		if load(at) != slot {
 			return found, hasChanged
 		}
@@ -108,8 +111,8 @@ func (s *Shard) check(
 // IsExpired returns true if the item has expired.
 func (s *Shard) IsExpired(found *Found) bool { return s.isExpired(found.Record, found.Header) }
 
-// NoteRead records a read of the item in its header. It replaces the complete header: if another
-// change comes first, the read is not counted.
+// NoteRead records a read of the item in its header. If another goroutine changes the header at the
+// same time, the read is not counted.
 func (s *Shard) NoteRead(found *Found) {
 	read := found.Header.Read()
 	if s.config.Accesses {
@@ -144,8 +147,8 @@ func (s *Shard) Warm(hash uint64, bytes int) {
 	}
 }
 
-// candidate returns the probable address of the record of a key, or zero. Use it only for a
-// prefetch: nothing is pinned, and the memory may already contain something else.
+// candidate returns the probable address of the record of a key, or zero. Use the address only for
+// a prefetch: the segment is not pinned, and the memory may already contain something else.
 func (s *Shard) candidate(hash uint64) uintptr {
 	tag := s.tag(hash)
 	for g := s.group(s.level.Load(), hash); ; {
@@ -162,7 +165,8 @@ func (s *Shard) candidate(hash uint64) uintptr {
 	}
 }
 
-// Read appends the value of an item to dst. The caller holds the mutex, because it has no cell.
+// Read appends the value of an item to dst. The caller holds the mutex, because it has no cell with
+// which it could pin the segment.
 func (s *Shard) Read(dst []byte, hash uint64, key string) ([]byte, Item, bool) {
 	var found place
 	s.present(hash, key, &found)

@@ -5,26 +5,30 @@ import (
 	"larder.example/larder/internal/engine/steps"
 )
 
-// loadPercent is the percentage of filled slots above which the index grows. In the middle of a
-// round of splits, the groups that are not split yet are half as full again as the average, and in
-// groups that overflow a reader needs a second cache line.
+// loadPercent is the percentage of filled slots above which the index grows. It cannot be much
+// higher. In the middle of a round of splits, the groups that are not split yet have 1.5 times as
+// many items as the average group; if they have more items than slots, a reader needs a second
+// cache line.
 const loadPercent = 62
 
-// grow splits one group if the index is crowded. Readers never wait for it:
+// grow splits one group if the index is crowded: it adds a group and moves to it the items of the
+// old group whose hash has a 1 in the next bit. Readers never wait for it:
 //
 //  1. it fills the new group, which no reader reaches yet
 //  2. it raises the level; from here on readers search the new group
 //  3. it clears the moved slots in the old group
 //
-// After a miss, a reader loads the level again, and repeats the search if the level has changed. If
-// the groups of the old chain can be joined, grow copies the slots to the first group, changes the
-// level again and only then clears the other slots.
+// After a miss, a reader loads the level again, and repeats the search if the level has changed.
+//
+// A group and its overflow groups are a chain. If the items that stay in the old chain fit into its
+// first group, grow then removes the overflow groups: it copies their slots to the first group,
+// changes the version in the level, and only then clears the copied slots.
 func (s *Shard) grow() {
 	groups := groupsOf(s.level.Load())
 	if s.items*100 <= int(groups)*slots*loadPercent {
 		return
 	}
-	// The tag must distinguish the two groups.
+	// The tag must contain the bit of the hash that distinguishes the two groups.
 	level := uint(0)
 	for groups>>(level+1) != 0 {
 		level++
@@ -44,7 +48,8 @@ func (s *Shard) grow() {
 	}
 }
 
-// extendPages makes sure that the group with this number has memory.
+// extendPages makes sure that the group with this number has memory. A page is a segment that
+// contains groups of the index.
 func (s *Shard) extendPages(number uint) bool {
 	page := int(number >> s.pageShift)
 	if page < s.pageCount {
@@ -84,11 +89,12 @@ func (s *Shard) chain(g group, visit func(at *uint64, slot record.Slot)) {
 	}
 }
 
-// fillGroup copies to the new group the slots that belong there: all live slots, and ghosts as far
-// as there is room. It returns false if the shard has no memory for them.
+// fillGroup copies the slots that belong to the new group from the old group: all live slots, and
+// ghosts as far as there is room. It returns false if the shard has no memory for the overflow
+// groups that it needs.
 //
-// It takes the overflow groups before it reads the words. Making room for overflow groups moves
-// items, so a word that was read before would refer to a record that no longer exists.
+// It reserves the overflow groups before it reads the slots. Making room for overflow groups may
+// move items, so a slot that was read before could refer to a record that no longer exists.
 func (s *Shard) fillGroup(old, number uint, bit uint64) bool {
 	if !s.reserveOverflow(s.countMoving(old, bit) / last) {
 		return false
@@ -195,7 +201,8 @@ func (s *Shard) joinChain(number, groups uint) {
 		}
 	}
 	steps.At(steps.ChainCopied)
-	// Replace the link last: its slot receives the one item that may be left.
+	// Replace the link last, because readers reach the overflow groups through it. The first group has
+	// one slot besides those filled above, the slot of the link, for the one item that may be left.
 	rest := record.Slot(0)
 	if len(behind) > 0 {
 		rest = behind[0]

@@ -28,7 +28,7 @@ func store(at *uint64, slot record.Slot)  { atomic.StoreUint64(at, uint64(slot))
 func levelOf(version, groups int) uint64  { return uint64(version)<<32 | uint64(groups) }
 func groupsOf(level uint64) (groups uint) { return uint(uint32(level)) }
 
-// index is the state of the index that only writers use.
+// index is the state of the index that only writers use. moving is memory that grow reuses.
 type index struct {
 	version       int
 	pageCount     int
@@ -41,20 +41,22 @@ type index struct {
 func (s *Shard) openIndex() {
 	s.pageShift = uint(bits.Len(uint(s.segmentBytes/groupBytes)) - 1)
 	s.firstLevel = s.pageShift
-	// Segment 0 is the first page. Because of its generation, a word of zero refers to no record.
+	// Segment 0 contains the first groups. With generation 1, a slot word of zero (segment 0,
+	// generation 0) refers to no record.
 	s.generations[0].Store(1)
 	s.segments[0].state = isIndex
 	s.fresh, s.pageCount = 1, 1
 	s.level.Store(levelOf(0, 1<<s.pageShift))
 }
 
-// tag returns the bits of a hash that a slot stores. They begin with the bits that splits need.
+// tag returns the bits of a hash that a slot stores. The lowest of them are the bits by which
+// splits distinguish groups, so that a split does not need the keys.
 func (s *Shard) tag(hash uint64) uint64 {
 	return hash >> s.firstLevel & (1<<record.TagBits - 1)
 }
 
-// groupNumber returns the number of the group of a hash. The index has all groups of one level, and
-// some groups of the next level.
+// groupNumber returns the number of the group of a hash. In a round of splits the number of groups
+// doubles. Groups that are not split yet are selected by one bit less of the hash than the others.
 func groupNumber(level, hash uint64) uint {
 	groups := groupsOf(level)
 	half := uint(1) << (bits.Len(groups) - 1)
@@ -104,8 +106,7 @@ func (p *place) isFound() bool { return p.at != nil }
 // key before it returns a free slot, because the item may be in the last group. The caller holds
 // the mutex.
 //
-// It writes to the caller's place, because returning a place by value took longer than comparing
-// the tags.
+// It writes the result to *found. Returning a place by value took longer than comparing the tags.
 func (s *Shard) lookup(hash uint64, key string, found *place) {
 	*found = place{}
 	tag := s.tag(hash)
@@ -132,7 +133,7 @@ func (s *Shard) lookup(hash uint64, key string, found *place) {
 	s.offer(first, tag, found)
 }
 
-// offer finds the best slot for a new item, and a ghost of its key.
+// offer finds the best free slot for a new item, and whether the groups contain a ghost of its key.
 func (s *Shard) offer(g group, tag uint64, found *place) {
 	for rank := 0; ; {
 		for number := range slots {
@@ -160,7 +161,8 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 }
 
 // rankFree returns how suitable a slot without a live record is for a new item. The ghost of the
-// key itself is best, and the ghost of another key is worst.
+// key itself is best, because the new item makes it useless. The ghost of another key is worst,
+// because it is lost.
 func rankFree(slot record.Slot, isGhost, isOwn bool) int {
 	switch {
 	case isOwn:
@@ -173,7 +175,7 @@ func rankFree(slot record.Slot, isGhost, isOwn bool) int {
 	return 1
 }
 
-// find returns the slot that contains a word, or nil.
+// find returns the address of the slot that contains a word, or nil.
 func (s *Shard) find(hash uint64, wanted record.Slot) *uint64 {
 	for g := s.group(s.level.Load(), hash); ; {
 		for number := range slots {
@@ -206,8 +208,8 @@ func (s *Shard) insert(hash uint64, found *place, slot record.Slot) {
 	for load(g.slot(last)).IsLink() {
 		g = s.overflow(load(g.slot(last)))
 	}
-	// The link replaces the item in the last slot. That item is copied to the new group before, so
-	// that readers, which check the last slot last, always find it.
+	// The link replaces the item in the last slot, so that item is first copied to the new group. A
+	// reader checks the last slot last, and finds there either the item or the link to its copy.
 	link := record.MakeLink(number)
 	beyond := s.overflow(link)
 	store(beyond.slot(0), load(g.slot(last)))
@@ -270,7 +272,8 @@ func (s *Shard) reserveOverflow(count int) bool {
 	return true
 }
 
-// takePage takes a zeroed segment for the index. The index uses at most half of the memory.
+// takePage takes a segment for the index and clears it. It returns false if the index uses half of
+// the memory already.
 func (s *Shard) takePage() (int, bool) {
 	if 2*(s.pageCount+s.overflowCount) >= s.limit {
 		return 0, false

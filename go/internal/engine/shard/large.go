@@ -6,11 +6,12 @@ import (
 )
 
 // A value that would fill more than half of a segment is stored in pieces, each in a separate
-// record. The item's record contains the list of the words that refer to the pieces. Evictions move
-// pieces and change their words; readers check each word by the generation of its segment.
+// record. The item's record contains the list of the words that refer to the pieces. When an
+// eviction moves a piece, it stores the new place of the piece in that list. A reader compares the
+// generation in each word with the generation of the piece's segment.
 
-// pieceBytes returns the number of bytes of a value that a piece contains. With larger pieces, more
-// space at the end of segments would be unused.
+// pieceBytes returns the number of bytes of a value that a piece contains: a piece takes a
+// sixteenth of a segment. With larger pieces, more space at the end of segments would be unused.
 func (s *Shard) pieceBytes() int { return s.segmentBytes/16 - 2*record.HeaderBytes }
 
 // ItemMax returns the size of the largest value for a key of the maximum length, in a shard with
@@ -29,8 +30,8 @@ func (s *Shard) putLarge(r *Request, found *place) (uint64, error) {
 	}
 	pool := s.poolOf(found)
 	rooms, ok := s.putPieces(r, pool, size)
-	// The shard must not empty the segment of a piece before the item is published, because the piece
-	// would appear to have no owner.
+	// The shard must not empty the segment of a piece before the item is published. Until then no item
+	// in the index contains the piece, so the shard would drop it.
 	defer func() {
 		for _, room := range rooms {
 			s.letGo(room.segment)
@@ -92,7 +93,8 @@ func (s *Shard) killPieces(r record.Record, h record.Header) {
 	}
 }
 
-// passPiece moves a piece, or drops its complete item.
+// passPiece moves a piece if its item survives, and otherwise removes the complete item. It returns
+// false if a compaction has no memory to move the piece.
 func (s *Shard) passPiece(
 	number int32, offset int, piece record.Record, h record.Header, pass *pass,
 ) bool {
@@ -166,9 +168,10 @@ func (s *Shard) AppendValue(dst []byte, r record.Record, h record.Header) []byte
 // segment.
 func (s *Shard) ReadLarge(dst []byte, cell *pins.Cell, found *Found) ([]byte, bool) {
 	wraps := s.wraps.Load()
-	// A moved piece changes its word in the list of an item that exists, but not in the list of an
-	// item that was removed. The words of such a list may be from before a wrap of the generations
-	// that s.wraps has already counted.
+	// Check that the item still exists, after wraps is loaded. Writers update the list of an item only
+	// while the item exists. The words in the list of a removed item may be so old that the
+	// generations of their segments have started again from zero before wraps was loaded; they could
+	// then equal generations of other records.
 	if load(found.at) != found.Slot {
 		return dst, false
 	}
@@ -181,8 +184,9 @@ func (s *Shard) ReadLarge(dst []byte, cell *pins.Cell, found *Found) ([]byte, bo
 	for _, slot := range pieces {
 		segment := slot.Segment()
 		cell.Pin(pins.Segment(s.config.Number, segment))
-		// The word comes from a list, not from the index, so the reader cannot load its slot again.
-		// Instead it checks that no generation has wrapped since it read the list.
+		// Like check, the reader pins the segment before it loads the generation. But it cannot find out
+		// from the index whether the word is too old, because the word comes from a list. Instead it
+		// checks that no generation has started again from zero since it loaded wraps.
 		if s.generations[segment].Load() != slot.Generation() || s.wraps.Load() != wraps {
 			return dst[:start], false
 		}

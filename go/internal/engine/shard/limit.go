@@ -18,8 +18,9 @@ func (s *Shard) IndexSegments() int { return s.pageCount + s.overflowCount }
 type Shrinking struct{ effort effort }
 
 // Limit sets the number of segments that may be in use. If more are in use, it empties at most one,
-// and returns true if the caller must call it again. Between two calls, others can take the mutex,
-// and the limit always leaves them a segment. The caller holds the mutex.
+// and returns true if the caller must call it again. The caller holds the mutex, and releases it
+// between two calls so that others can use the shard. Until enough segments are empty, the limit
+// stays one segment above the number in use, so that writers always find a segment.
 func (s *Shard) Limit(segments int, progress *Shrinking) (goesOn bool) {
 	s.wanted = segments
 	s.discardSurplus()
@@ -28,15 +29,16 @@ func (s *Shard) Limit(segments int, progress *Shrinking) (goesOn bool) {
 		return false
 	}
 	if progress.effort.rounds >= roundsMax || !s.shrink(&progress.effort) {
-		// Callbacks of readers use the segments. The memory is returned when the callbacks end.
+		// Readers still pin the segments, in callbacks of View. Later changes return the memory, after
+		// the callbacks have ended.
 		return false
 	}
 	s.limit = max(segments, s.inUse()+spare)
 	return s.limit > segments
 }
 
-// shrink empties the segment whose loss costs the cache least. It returns false if readers use all
-// segments.
+// shrink empties the segment whose loss costs the cache least. It returns false if every segment
+// that it could empty is pinned or held.
 func (s *Shard) shrink(effort *effort) bool {
 	s.isReclaiming = true
 	defer func() { s.isReclaiming = false }()
@@ -51,7 +53,8 @@ func (s *Shard) shrink(effort *effort) bool {
 	return ok
 }
 
-// discardSurplus returns the memory of the free segments beyond the limit to the system.
+// discardSurplus returns the memory of the free segments that the shard may not use, because of the
+// limit, to the system.
 func (s *Shard) discardSurplus() {
 	// Keep the start of the list, because the shard takes segments from its end.
 	keeps := max(s.wanted-s.inUse(), 0)

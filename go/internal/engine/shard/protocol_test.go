@@ -47,7 +47,7 @@ func (s *Shard) mustFind(t *testing.T, cell *pins.Cell, key string) Found {
 	return found
 }
 
-// churn overwrites the memory several times with other items.
+// churn stores other items until they have overwritten the memory several times.
 func (s *Shard) churn(t *testing.T) {
 	for at := range 10_000 {
 		s.set(t, fmt.Sprint("churn", at), 100)

@@ -9,15 +9,16 @@ import (
 const (
 	// spare is the number of segments that are reserved for survivors of an eviction.
 	spare = 1
-	// The shard empties segments with at most this percentage of live bytes before it uses fresh
-	// memory, and before it evicts an item.
+	// The shard compacts a segment with at most almostDeadPercent live bytes before it uses memory
+	// that was never used, and a segment with at most sparsePercent before it evicts an item.
 	almostDeadPercent = 20
 	sparsePercent     = 70
-	// Eviction takes segments of the small pool while the pool has more than one of this many
-	// segments.
+	// Eviction takes segments of the small pool while this pool has more than one in smallPart of the
+	// segments of both pools, and otherwise segments of the main pool.
 	smallPart = 10
-	// After this number of rounds that have not reclaimed a complete segment, only the better half of
-	// the items survives, or no item.
+	// A round empties one segment. If bestHalfFromRound rounds together have not reclaimed the bytes
+	// of a segment, only the better half of the items survives in the next rounds, and from
+	// nothingFromRound rounds on no item.
 	bestHalfFromRound = 16
 	nothingFromRound  = 64
 	// roundsMax is the number of rounds after which the shard gives up and reports that it has no
@@ -25,8 +26,9 @@ const (
 	roundsMax = 1000
 )
 
-// keep is how strictly eviction chooses survivors. Without stricter choices, a pool in which all
-// items are hot could move its records forever without freeing a byte.
+// keep is how strictly eviction chooses survivors. If all items of a pool were read often, normal
+// eviction could move its records forever without freeing a byte. Then eviction must become
+// stricter.
 type keep uint8
 
 const (
@@ -36,8 +38,9 @@ const (
 	keepNothing
 )
 
-// effort is the progress of a writer that makes room. The number of rounds until the bytes of a
-// segment are reclaimed measures how hot a pool is.
+// effort is the progress of a writer that makes room: the number of rounds since the bytes of a
+// complete segment were last reclaimed, and the bytes reclaimed in these rounds. The more rounds it
+// takes, the more of the items in the pool were read.
 type effort struct{ rounds, reclaimed int }
 
 func (e *effort) keep() keep {
@@ -57,9 +60,9 @@ func (e *effort) count(reclaimed, segmentBytes int) {
 	}
 }
 
-// take takes a segment for reuse: a free segment, or the segment whose loss costs the cache least.
-// The call may move and remove records. It returns false if readers and writers hold too many
-// segments.
+// take takes a segment to which the caller can append. If no segment is free, it makes one free by
+// a compaction or by an eviction, whichever costs the cache least. The call may move and remove
+// records. It returns false if too many segments are pinned by readers or held by writers.
 func (s *Shard) take() (int, bool) {
 	if s.isReclaiming {
 		return s.pop(0)
@@ -100,7 +103,8 @@ func (s *Shard) compactEmptiest(percent int, effort *effort) bool {
 	if !ok || !s.compact(number) {
 		return false
 	}
-	// If records do not fit in the free ends of segments, moving them may free nothing.
+	// A compaction may free nothing: the moved records may take as many segments as they had before,
+	// because segments have unused bytes at their ends.
 	effort.count((s.free()-before)*s.segmentBytes, s.segmentBytes)
 	return true
 }
@@ -113,7 +117,8 @@ func (s *Shard) free() int {
 // inUse returns the number of segments that are not free.
 func (s *Shard) inUse() int { return s.fresh - len(s.freed) }
 
-// pop takes a segment without records, if there are more than spare of them.
+// pop takes a segment without records, unless only spare or fewer of them are left. It prefers
+// memory that was used before.
 func (s *Shard) pop(spare int) (int, bool) {
 	if s.free() <= spare {
 		return 0, false
@@ -129,9 +134,10 @@ func (s *Shard) pop(spare int) (int, bool) {
 	return s.fresh - 1, true
 }
 
-// lookAhead requests the memory of the next huge page when the last segment of a huge page is
-// taken. Otherwise the first access would allocate the memory with the lock held, and other writers
-// would wait for a tenth of a millisecond or more.
+// lookAhead sets ahead to the memory of the next huge page when the last segment of a huge page is
+// taken, so that Unlock requests that memory from the system. Otherwise the first access would
+// allocate the memory with the lock held, and other writers would wait for a tenth of a millisecond
+// or more.
 func (s *Shard) lookAhead() {
 	rest := min(len(s.segments)-s.fresh, s.limit-s.inUse()) * s.segmentBytes
 	if rest <= 0 {
@@ -143,7 +149,8 @@ func (s *Shard) lookAhead() {
 	}
 }
 
-// noteTaken reports the memory of a huge page when its last segment in this shard is taken.
+// noteTaken calls Config.Taken for the part of a huge page that belongs to this shard, when the
+// last segment of that part is taken.
 func (s *Shard) noteTaken() {
 	taken := s.fresh * s.segmentBytes
 	end := uintptr(s.base) + uintptr(taken)
@@ -156,7 +163,9 @@ func (s *Shard) noteTaken() {
 }
 
 // mayEmpty returns true if a sealed segment may be emptied: no writer is writing to it, and no
-// reader had pinned it when the pins were last read. The second condition is only a hint.
+// reader had pinned it when the pins were last read. The second condition is only a hint, which
+// avoids emptying segments that would wait in limbo. A reader may pin the segment at any time;
+// retire checks the pins again.
 func (s *Shard) mayEmpty(number int32) bool {
 	return s.segments[number].pending == 0 && !s.isPinned(number)
 }
@@ -191,18 +200,21 @@ func (s *Shard) victim() (int32, bool) {
 
 // policy holds statistics that evictions collect about the items.
 //
-// The larger an item is, the more often it must have been read to survive: for each of its bytes at
-// least neededPercent as often as the items that recent evictions found read.
+// The larger an item is, the more often it must have been read to survive. Its reads per byte must
+// be at least neededPercent of the reads per byte of all items with reads that recent evictions
+// have found.
 type policy struct{ reads, readBytes uint64 }
 
 const (
 	neededPercent = 30
-	// A margin is the distance from the size of an item to the limit for its frequency, in eighths.
+	// The margin of an item is the size limit for its frequency divided by its size, in eighths. An
+	// item at its limit has marginOfLimit, and a smaller item has a higher margin.
 	marginOfLimit = 8
 	marginMax     = 127
 )
 
-// limits are the sizes of the largest items that survive, for each frequency.
+// limits contains, for each frequency (the number of reads that the header of a record counts), the
+// size of the largest item that survives.
 type limits [frequencies]uint64
 
 func (p *policy) limits() (found limits) {
@@ -219,8 +231,9 @@ func (l *limits) margin(frequency, bytes int) int {
 	return int(min(l[frequency]*marginOfLimit/uint64(max(bytes, 1)), marginMax))
 }
 
-// learn adds the read items that an eviction has found. When the sum of their bytes reaches the
-// memory in use, it halves the sums, so that they follow the current contents of the cache.
+// learn adds the reads and the bytes of the items with reads that an eviction has found. When the
+// sum of the bytes reaches the memory in use, it halves both sums, so that recent evictions count
+// more and the sums follow the current contents of the cache.
 func (p *policy) learn(reads, bytes uint64, usedBytes int) {
 	p.reads += reads
 	if p.readBytes += bytes; p.readBytes >= uint64(usedBytes) {

@@ -26,7 +26,8 @@ type Removal struct {
 	Reason     Reason
 }
 
-// report collects an item that leaves the cache, if the shard reports removals.
+// report adds an item that leaves the cache to the removals that Unlock returns, if the shard
+// reports removals.
 func (s *Shard) report(r record.Record, h record.Header, reason Reason) {
 	if !s.config.Reports {
 		return

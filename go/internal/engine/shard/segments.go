@@ -16,7 +16,8 @@ const (
 	isActive
 	// isSealed is the state of segments that are full. They are in the queue of their pool.
 	isSealed
-	// isLimbo is the state of emptied segments that readers still pin.
+	// isLimbo is the state of emptied segments that readers still pin. They become free when no reader
+	// pins them.
 	isLimbo
 	// isIndex is the state of segments that contain groups of the index.
 	isIndex
@@ -33,7 +34,7 @@ const (
 
 const none = -1
 
-// segment is the state of a segment that only writers use.
+// segment is the state of a segment. Only writers use it, with the mutex held.
 type segment struct {
 	state state
 	pool  pool
@@ -42,9 +43,10 @@ type segment struct {
 	// used is the number of bytes from the start that records fill, and live is the number of bytes
 	// of the records that exist.
 	used, live int32
-	// Neighbours in the queue of the pool.
+	// previous and next are the neighbours in the queue of the pool, or none.
 	previous, next int32
-	// expires is a millisecond before which no record expires, or zero if no record ever expires.
+	// expires is the earliest millisecond at which a record of the segment may expire, or zero if no
+	// record has a deadline.
 	expires int64
 }
 
@@ -54,11 +56,12 @@ type queue struct{ first, last int32 }
 // space holds the segments of a shard.
 type space struct {
 	segments []segment
-	// limit is the number of segments that may be in use, and wanted is the number to which the limit
-	// is falling.
+	// limit is the number of segments that may be in use. When the memory limit is lowered, wanted is
+	// the new number, and limit falls to it step by step as segments are emptied.
 	limit, wanted int
-	// Segments with a number of fresh or more were never used. freed and limbo contain the other
-	// segments without records.
+	// The segments from number fresh on were never used. freed and limbo contain the segments that
+	// were used and have no records now: freed those that can be reused, limbo those that readers
+	// still pin.
 	fresh        int
 	freed, limbo []int32
 	active       [pools]int32
@@ -119,8 +122,10 @@ func (s *Shard) unlink(number int32) {
 	}
 }
 
-// The amount by which the generation of a segment rises: by one if its slots should serve as
-// ghosts, otherwise past all ghosts.
+// When a segment is emptied, its generation rises by one of two amounts. isGhost accepts a slot
+// whose generation is at most ghostAges lower than the generation of its segment. Raising the
+// generation by asGhosts thus makes the slots of the evicted items ghosts. Raising it by forgotten
+// puts all slots beyond ghostAges, so that none is a ghost.
 const (
 	ghostAges = 12
 	asGhosts  = 1
@@ -137,9 +142,10 @@ func (s *Shard) isGhost(slot record.Slot) bool {
 	return age != 0 && age <= ghostAges
 }
 
-// retire invalidates all records of a segment. It raises the generation, and only then checks the
-// pins. A reader first pins, and then checks the generation, so at least one of the two detects the
-// other. A pinned segment waits in limbo.
+// retire makes all slots that refer to a segment invalid, and frees the segment. It raises the
+// generation, and only then checks the pins. A reader does the opposite: it pins the segment, and
+// only then checks the generation. So if both happen at the same time, either the reader finds the
+// new generation and ignores the record, or retire finds the pin and puts the segment into limbo.
 func (s *Shard) retire(number int32, ages uint32) {
 	retired := &s.segments[number]
 	s.count[retired.pool]--
@@ -166,9 +172,9 @@ func (s *Shard) release(number int32) {
 	}
 }
 
-// raiseGeneration raises the generation of a segment. Before the generation starts again from zero,
-// it clears the slots that refer to the segment, because a slot may still have a generation from
-// the previous round.
+// raiseGeneration raises the generation of a segment. A generation has few bits, so it starts again
+// from zero after some time. An old invalid slot would then become valid again, so raiseGeneration
+// first clears all slots that refer to the segment.
 func (s *Shard) raiseGeneration(number int, ages uint32) {
 	generation := &s.generations[number]
 	raised := generation.Load() + ages
@@ -213,7 +219,7 @@ func (s *Shard) lookAtPins() {
 	s.pins.Each(s.config.Number, func(segment int) { s.pinned[segment/64] |= 1 << (segment % 64) })
 }
 
-// isPinned returns true if the segment was pinned when the pins were last read.
+// isPinned returns true if the segment was pinned when lookAtPins has read the pins.
 func (s *Shard) isPinned(number int32) bool { return s.pinned[number/64]>>(number%64)&1 != 0 }
 
 // room is memory for a record.
@@ -224,8 +230,8 @@ type room struct {
 	bytes   int
 }
 
-// reserve takes memory for a record at the tail of a pool. If it returns moved, the call may have
-// moved or removed other records.
+// reserve takes memory for a record at the tail of a pool. If moved is true, the call may have
+// moved or removed other records to make room, and the caller must repeat its lookups.
 func (s *Shard) reserve(pool pool, bytes int) (found room, moved, ok bool) {
 	if number := s.active[pool]; number != none {
 		if active := &s.segments[number]; int(active.used)+bytes <= s.segmentBytes {
@@ -256,7 +262,8 @@ func (s *Shard) open(pool pool, bytes int) bool {
 	if !ok {
 		return false
 	}
-	// Survivors may have opened a segment during take.
+	// To free a segment, take may have evicted another one, and its surviving records may have opened
+	// a new active segment of this pool.
 	if active := s.active[pool]; active != none {
 		if int(s.segments[active].used)+bytes <= s.segmentBytes {
 			s.freed = append(s.freed, int32(number))
@@ -274,7 +281,8 @@ func (s *Shard) activate(pool pool, number int32) {
 	s.count[pool]++
 }
 
-// hold prevents a segment from being emptied while a record is written to it. letGo ends that.
+// hold prevents the shard from emptying a segment while a writer fills a record in it without the
+// mutex, or until a large value is published. Each hold needs one letGo.
 func (s *Shard) hold(number int32) {
 	held := &s.segments[number]
 	if held.pending++; held.pending == 1 {

@@ -1,9 +1,20 @@
 // Package shard is one part of a cache: an index, segments of records, and the queues of S3-FIFO.
 //
+// A record is an item in memory. Records are stored in segments, ranges of memory that are emptied
+// and reused as a unit. The generation of a segment is a counter that rises each time the segment
+// is emptied. The index is a hash table of groups of eight slots; a slot is a word that refers to a
+// record and contains the generation of its segment, so that emptying a segment makes all slots
+// that refer to it invalid without changing them. A pin is the number of a segment in a cell of the
+// table of pins: while a reader pins a segment, no writer reuses its memory. A pool is one of the
+// two queues of S3-FIFO, small and main; each pool appends records to one active segment, and seals
+// the segment when it is full. An invalid slot of a recently evicted item serves as its ghost, by
+// which a store recognizes that the key was evicted recently.
+//
 // Readers take no lock. They find a record through the index, pin its segment and check that the
-// record still exists (find.go). All changes run under the shard's mutex. The rules that make this
-// safe are documented where the code follows them: generations and pins in segments.go, the order
-// of the stores of a split in grow.go, lookups after each reservation in store.go.
+// record still exists (find.go). Writers make all changes of the index and of the segments while
+// they hold the shard's mutex. The rules that make this safe are documented where the code follows
+// them: in segments.go for generations and pins, in grow.go for the order of the stores of a split,
+// and in store.go for the lookup that must follow each reservation of memory.
 package shard
 
 import (
@@ -28,14 +39,14 @@ type Config struct {
 	Pins   *pins.Table
 	Seed   maphash.Seed
 	// Tokens adds a token for compare-and-swap to each record. Shards is the number of shards of the
-	// cache; no two of them assign the same token.
+	// cache, which a shard needs to assign no token that another shard assigns.
 	Tokens bool
 	Shards int
 	// Accesses records the second of the last access of each item.
 	Accesses bool
 	// NoGhosts makes the shard ignore ghosts.
 	NoGhosts bool
-	// Reports collects removed items; see TakeRemovals.
+	// Reports makes the shard collect the items that leave it. Unlock returns them.
 	Reports bool
 	// Taken is called with the lock held for each part of the shard's memory that belongs to one huge
 	// page, when all segments in that part have been taken for the first time. It may be nil.
@@ -46,20 +57,23 @@ type Config struct {
 
 // Shard is a part of a cache.
 type Shard struct {
-	// Readers use the fields below. They do not change, unless their comment states otherwise.
+	// Readers use the fields down to the mutex. Those that are neither atomic nor slices of atomics do
+	// not change.
 	base         unsafe.Pointer
 	segmentBytes int
 	pageShift    uint
 	firstLevel   uint
 	pins         *pins.Table
-	// level is version 32 │ number of groups 32. Splits change both.
+	// level is version 32 │ number of groups 32. A split changes both. A change that only moves slots
+	// raises only the version, so that readers notice it.
 	level atomic.Uint64
 	// generations has a counter for each segment.
 	generations []atomic.Uint32
-	// pages and overflowPages hold the segments of the index's groups. Entries are set once.
+	// pages and overflowPages contain the numbers of the segments in which the groups and the overflow
+	// groups of the index are. Each entry is set once.
 	pages         []atomic.Uint32
 	overflowPages []atomic.Uint32
-	// wraps counts the generations that returned to zero.
+	// wraps counts how often the generation of any segment has started again from zero.
 	wraps  atomic.Uint64
 	config Config
 
@@ -79,7 +93,7 @@ type Shard struct {
 	stats    Stats
 	removals []Removal
 	scratch  []byte
-	// ahead is memory that writers need soon, for Unlock to populate.
+	// ahead is memory that writers need soon. Unlock populates it after it has released the mutex.
 	ahead []byte
 }
 
@@ -114,7 +128,7 @@ func (s *Shard) Open(config Config) {
 	s.noteTaken()
 }
 
-// Lock locks the shard. Removals run their reports after Unlock.
+// Lock locks the shard.
 func (s *Shard) Lock() { s.mutex.Lock() }
 
 // Unlock unlocks the shard and returns the items that left it, if the shard reports them.

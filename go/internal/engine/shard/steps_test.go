@@ -16,13 +16,13 @@ import (
 // writer. The steps listed in the comment of a test are necessary in this order: the test fails if
 // one of them is removed, or if two are exchanged.
 
-// scene is a reader and a writer that use a shard.
+// scene is a reader and a writer that use a shard at the same time.
 type scene struct {
 	shard *Shard
 	table *pins.Table
 	// key is the key that the reader looks up.
 	key string
-	// stays is true if the reader must find the item.
+	// stays is true if the writer does not remove the item, so that the reader must find it.
 	stays bool
 	write func()
 }

@@ -28,7 +28,8 @@ const (
 	Replace
 	// Swap stores if the item has the token of the request.
 	Swap
-	// same stores if the slot of the item is the slot in the request.
+	// same stores if the slot of the item is still the slot in the request, so that the item has
+	// neither changed nor moved.
 	same
 )
 
@@ -42,7 +43,7 @@ type Request struct {
 	Deadline int64
 	Mode     Mode
 	Token    uint64
-	// slot is the slot of the item from which the request was made.
+	// slot is the slot of the item from which an update has computed the request, for the mode same.
 	slot record.Slot
 	// hasToken makes Token the token of the new record. marks are set in its header.
 	hasToken bool
@@ -51,7 +52,8 @@ type Request struct {
 	isSameItem bool
 }
 
-// unlockedBytes is the size from which on values are copied without the lock.
+// unlockedBytes is the length above which a value is copied into its record without the lock, so
+// that other writers do not wait for the copy.
 const unlockedBytes = 1024
 
 func (s *Shard) nextToken(r *Request) uint64 {
@@ -85,7 +87,8 @@ func (s *Shard) header(r *Request, valueBytes int, marks record.Header) record.H
 	return h
 }
 
-// judge returns an error if the condition of a request does not hold for the stored item.
+// judge returns an error if the mode of a request does not allow the store, given the item that the
+// key has now.
 func (s *Shard) judge(r *Request, found *place) error {
 	switch {
 	case r.Mode == Set:
@@ -138,11 +141,13 @@ func (s *Shard) poolOf(found *place) pool {
 	return small
 }
 
-// put stores a record in the place that was found. Whenever records may have moved, and whenever it
-// has released the lock, it looks up the key and checks the condition again.
+// put stores a record for a key that the caller has looked up and judged. If reserving memory may
+// have moved records, or if put has released the lock for the copy, it looks up the key and checks
+// the condition again.
 func (s *Shard) put(r *Request, found *place) (uint64, error) {
 	if len(r.Value) > s.segmentBytes/2 {
-		// The header cannot store the length of every value.
+		// Do not make a header for such a value: the header has too few bits for the length of a long
+		// value.
 		return s.putLarge(r, found)
 	}
 	h := s.header(r, len(r.Value), record.Unpublished)
@@ -178,8 +183,9 @@ func (s *Shard) put(r *Request, found *place) (uint64, error) {
 	return token, nil
 }
 
-// mayUnlock returns true if a record in this segment may be written without the lock. At most a
-// thirty-second of all segments are held in this way.
+// mayUnlock returns true if a record in this segment may be written without the lock. The shard
+// cannot empty such a segment until the record is complete, so this is allowed in at most a
+// thirty-second of all segments at a time.
 func (s *Shard) mayUnlock(number int32) bool {
 	limit := max(s.limit/32, 1)
 	return s.segments[number].pending > 0 || s.pendingSegments < limit
@@ -213,8 +219,8 @@ func (s *Shard) publish(r *Request, found *place, room room, h record.Header) {
 	} else {
 		room.record.SetHeader(published)
 		if found.free == nil {
-			// Adding a group may need a page, and thus evict other segments. This segment must not be one
-			// of them.
+			// Adding an overflow group may need a segment for the index, and may therefore evict other
+			// segments. The segment of this record must not be one of them.
 			s.hold(room.segment)
 			defer s.letGo(room.segment)
 		}

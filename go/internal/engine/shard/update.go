@@ -44,8 +44,8 @@ func (i Item) SinceAccess(now int64) int64 {
 	return since
 }
 
-// accessAhead is the number of seconds by which an access may be later than the time with which it
-// is compared.
+// accessAhead is the number of seconds by which the recorded access may be later than now, because
+// another goroutine has read the item after the caller read the clock.
 const accessAhead = 60
 
 // IsFetched returns true if the item was read before.
@@ -70,7 +70,7 @@ const (
 	Write
 )
 
-// Change is the decision of an update.
+// Change is the decision of an update: what Update should do with the item.
 type Change struct {
 	Action   Action
 	Value    []byte
@@ -147,8 +147,8 @@ func (s *Shard) apply(
 	return item.Token, nil
 }
 
-// touch stores the deadline of an item. If the record has no space for a deadline, it writes a new
-// record.
+// touch stores the deadline of an item. A record that was stored without a deadline has no space
+// for one; then touch writes a new record.
 func (s *Shard) touch(r *Request, found *place, item Item) error {
 	found.record.Mark(record.Fetched|r.marks, 0)
 	if found.header.Has(record.HasDeadline) {
@@ -270,7 +270,8 @@ func (s *Shard) Extend(
 		}
 		joined := s.scratch[:0]
 		if len(value)+len(more) > unlockedBytes {
-			// A long value is stored without the lock, so other writers may use the scratch memory.
+			// A long value is copied without the lock, so other writers could overwrite the scratch memory
+			// during the copy. Use separate memory.
 			joined = make([]byte, 0, len(value)+len(more))
 		}
 		joined = append(append(joined, parts[0]...), parts[1]...)

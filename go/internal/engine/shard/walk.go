@@ -13,10 +13,11 @@ func (s *Shard) Level() uint64 { return s.level.Load() }
 // Groups returns the number of groups at a level.
 func Groups(level uint64) int { return int(groupsOf(level)) }
 
-// AppendKeys appends the keys with a prefix of all items that were in one group at an earlier
-// level, or would have been. Splits move an item only to a group that descends from the item's
-// group. A walk over all groups of that level therefore returns each item that exists during the
-// complete walk exactly once.
+// AppendKeys appends the keys of items that begin with a prefix, for one group of the index at an
+// earlier level: the level at which a walk over all groups began. Since then the group may have
+// been split, and the groups that it was split into may have been split again. AppendKeys visits
+// all of them, and no others. A walk over all groups of the earlier level therefore returns each
+// item that exists during the complete walk exactly once, although the index grows.
 func (s *Shard) AppendKeys(keys []string, level uint64, number int, prefix string) []string {
 	then := groupsOf(level)
 	half := uint(1) << (bits.Len(then) - 1)
@@ -114,7 +115,8 @@ func (s *Shard) clearSegment(number int32) {
 		s.retire(number, forgotten)
 		return
 	}
-	// Keep the records that are still being written. They are published with the new generation.
+	// Keep the records that are still being written: their writers publish them after the clear, with
+	// slots that contain the new generation.
 	s.walk(number, func(_ int, r record.Record, h record.Header) bool {
 		if !h.Has(record.Dead | record.Unpublished) {
 			s.kill(number, r, h)
