@@ -46,8 +46,8 @@ bool larder_igbinary_unserialize(zval *value, const char *at, size_t bytes)
     return unserialize((const uint8_t *)at, bytes, value) == 0 && EG(exception) == NULL;
 }
 
-// What follows the type byte of a value: `skipped` bytes, or a length of `length_bytes` bytes and
-// as many bytes as the length says.
+// The content of a value after its type byte: `skipped` bytes, or a length of `length_bytes` bytes
+// and then that number of bytes.
 typedef struct form {
     bool is_known;
     uint8_t skipped;
@@ -74,8 +74,8 @@ static const form forms[] = {
 #define HEADER_BYTES 4
 
 // Reads all values one after the other, without regard to the number of items of the arrays.
-// igbinary reads the same values in the same order, and only stops earlier if the numbers say so.
-// So it cannot reach an object that this function does not find, even in damaged bytes.
+// igbinary reads the same values in the same order, but stops at the end of the outermost array. So
+// it cannot reach an object that this function does not find, even in damaged bytes.
 bool larder_igbinary_has_objects(const char *text, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)text + HEADER_BYTES;

@@ -120,8 +120,8 @@ uint64_t larder_memory_setting(void);
 bool larder_is_cli(void);
 // Returns the classes of a comma-separated list, or null for `*`.
 HashTable *larder_classes_of(const char *list);
-// Returns the classes of larder.unserialize_classes. If it is not set, the default is no class for
-// a cache in a file (`is_named`), and otherwise all.
+// Returns the classes of larder.unserialize_classes. If it is not set, returns an empty set for a
+// cache in a file (`is_named`), and null for all classes otherwise.
 HashTable *larder_classes_setting(bool is_named);
 
 // place/region.c: finds, opens and closes regions.

@@ -241,7 +241,7 @@ typedef struct apcu_lease_times {
     uint64_t wait_us;
 } apcu_lease_times;
 
-// Reads the value of a key that another process may have stored. False if there is none.
+// Reads the value of a key that another process may have stored. False on a miss.
 typedef bool (*apcu_held_read)(apcu_held *held, zval *value);
 
 // True if a callback of this process is already computing the value, so that the call is recursive.

@@ -139,8 +139,9 @@ static bool look(larder_region *region, struct stat *found, bool *is_missing)
     return true;
 }
 
-// Checks the folder and the file before the library opens the file. If there is no file, makes an
-// empty one. Otherwise another user could create a file between the check and the library's open.
+// Checks the folder and the file before the library opens the file. If the file does not exist,
+// makes an empty one. Otherwise another user could create a file between the check and the
+// library's open.
 bool larder_place_prepare(larder_region *region)
 {
     struct stat found;
