@@ -28,7 +28,7 @@ class Larder_Object_Cache
     private const MARK_SECONDS = 300;
     /** Bounds how long a list of absent options can be wrong after a rare race. */
     private const ABSENT_OPTIONS_SECONDS = 600;
-    /** The time to live of a number that convert() has stored: its own time to live is unknown. */
+    /** For numbers that convert() stores: their time to live is unknown, but they must expire. */
     private const CONVERTED_COUNTER_SECONDS = 3600;
 
     public int $cache_hits = 0;
