@@ -52,7 +52,7 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
     Ok(warnings)
 }
 
-/// The option that an error names, and what is wrong; `None` if a rule is satisfied.
+/// The option that contradicts another, and the text of the error; `None` without a contradiction.
 type Contradiction = Option<(Id, String)>;
 
 fn item_size(values: &Values) -> Contradiction {
@@ -129,8 +129,7 @@ fn has_readers(values: &Values) -> bool {
     values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
 }
 
-/// An admin listener with TLS uses the certificates of `-Z`. There are no separate options for its
-/// certificates.
+/// An admin listener with TLS uses the certificates of `-Z`, because it cannot have different ones.
 fn admin_tls(values: &Values) -> Contradiction {
     let wants_tls = values.admin_listen(Id::AdminListen).iter().any(|listen| listen.tls);
     (wants_tls && !values.switch(Id::EnableSsl)).then(|| {

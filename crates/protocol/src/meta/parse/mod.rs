@@ -150,14 +150,14 @@ struct LineFlags {
 }
 
 impl LineFlags {
-    /// Parses the flags after a key.
+    /// Parses the flags after a key. Reports the first invalid flag. If all flags exist, reports
+    /// the first invalid token.
     #[inline]
     fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {
         let mut asked = Self::default();
         let mut words = words.clone();
         let mut bad_token = None;
         for flag in words.by_ref() {
-            // An invalid flag takes precedence over an invalid token.
             let (letter, token) = asked.take(flag)?;
             if letter.is_ascii_uppercase() {
                 bad_token = asked.take_token(letter, token).err().or(bad_token);
@@ -196,8 +196,7 @@ impl LineFlags {
         match letter {
             b'T' => {
                 self.exptime = Some(exptime()?);
-                // If the command creates an item, the later one of the two flags determines its
-                // exptime.
+                // `N` is the exptime of an item that the command creates. A later `T` replaces it.
                 self.vivify = self.vivify.and(self.exptime);
             }
             b'N' => self.vivify = Some(exptime()?),
@@ -260,7 +259,8 @@ fn refuse<'a>(error: ClientError, consumed: usize, swallow: u64) -> Parsed<'a> {
     Parsed::Bad(Bad { error, frame, consumed, swallow, close: false })
 }
 
-/// Maps an invalid flag to memcached's error for `md` and `ma`.
+/// Returns the error for invalid flags of `md` and `ma`. memcached does not distinguish most of
+/// them in these commands.
 fn vague(error: ClientError) -> ClientError {
     match error {
         ClientError::TooManyFlags | ClientError::OpaqueTooLong => error,
