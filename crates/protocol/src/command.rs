@@ -9,8 +9,8 @@ use crate::admin::Admin;
 /// A request for several keys yields one [`Command::Get`] per key, then [`Command::EndOfKeys`].
 ///
 /// Terms of the meta protocol: A *stale* item is out of date, but still served. The *recache token*
-/// of an item goes to one client only, which should store a new value; the other clients are told
-/// that a client holds it.
+/// of an item goes to one client only, which should store a new value. Responses to other clients
+/// contain the information that a client holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Fetches an item; with `exptime`, sets the item's exptime first (`gat`).

@@ -55,7 +55,8 @@ pub struct Region {
     /// The version of the format of the memory (docs/region-format.md). A reader must not read a
     /// format that it does not support.
     pub format: u32,
-    /// The number of reads that one hint represents: the statistics count it as so many hits.
+    /// The number of reads that one hint represents: the statistics count each hint as this many
+    /// hits.
     pub reads_per_hint: u32,
 }
 
