@@ -257,7 +257,8 @@ static inline uint32_t larder_stale_of(const larder_region *region, uint32_t fla
         : (flags & LARDER_REMOTE_HAS_STALE) != 0 ? flags >> LARDER_REMOTE_STALE_SHIFT : 0;
 }
 
-// True if an item is stale: the time that remains is part of `staleFor`.
+// True if an item is stale. Its time to live in the cache includes `staleFor`, so it is stale if at
+// most `staleFor` seconds remain.
 static zend_always_inline bool larder_is_stale(const larder_region *region,
                                                const larder_item *item)
 {

@@ -4,7 +4,7 @@
 #include "values.h"
 #include <unistd.h>
 
-// The pause between two reads doubles from the first to the second number.
+// The pause between two reads. It begins with the minimum, and doubles up to the maximum.
 #define PAUSE_MIN_US 200
 #define PAUSE_MAX_US 10000
 

@@ -85,13 +85,16 @@ zend_string *apcu_name_of_value(const char *value, size_t bytes);
 // moves to request memory if the value becomes longer.
 typedef struct apcu_writer {
     char *begin;
+    // The end of the bytes that are written.
     char *at;
+    // The end of the buffer.
     char *end;
     // The maximum length of a value.
     size_t limit;
     char room[4096];
 } apcu_writer;
 
+// Empties the buffer, and takes the limit from apcu_value_limit.
 void apcu_writer_begin(apcu_writer *writer);
 
 // Enlarges the buffer so that `bytes` more bytes fit. False if they exceed the limit.

@@ -18,8 +18,8 @@
 
 #define MEMORY_MIN (1 << 20)
 
-// The memory for the system's entry of a user or a group grows from the first number to the second.
-// The entry of a group lists all its members, so it can be long.
+// The size of the buffer for the system's entry of a user or a group. The entry of a group lists
+// all its members. If it does not fit, the buffer is doubled up to the maximum.
 #define NAME_BYTES 1024
 #define NAME_BYTES_MAX (16 << 20)
 

@@ -136,16 +136,27 @@ pub(crate) fn inspect<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
 /// The flags of a line.
 #[derive(Clone, Copy, Default)]
 struct LineFlags {
+    /// The letters of all flags of the line.
     letters: Letters,
+    /// `T`: the item's new exptime.
     exptime: Option<i64>,
+    /// `N`: on a miss, the exptime of the item to create.
     vivify: Option<i64>,
+    /// `R`: see [`Fetch::recache`].
     recache: Option<i64>,
+    /// True if `T` was before `R`: see [`Fetch::touch_first`].
     touch_first: bool,
+    /// `C`: the cas token to compare with.
     cas: Option<u64>,
+    /// `E`: the item's new cas token.
     version: Option<u64>,
+    /// `F`: the flags to store with the item.
     client_flags: Option<u32>,
+    /// `M`: the letter of the mode.
     mode: Option<u8>,
+    /// `J`: the number of a counter that the command creates.
     initial: Option<u64>,
+    /// `D`: the number to add or to subtract.
     delta: Option<u64>,
 }
 
