@@ -2,9 +2,9 @@
 //! `LARDER_DATE` and the features of larderd, `LARDER_FEATURES`.
 //!
 //! The commit is the first of these that exists: the environment variable `LARDER_COMMIT`, the
-//! commit of the git checkout that contains this crate, the commit that `cargo package` or `git
-//! archive` has written into the sources, or `unknown`. The date is `SOURCE_DATE_EPOCH` if it is
-//! set, otherwise the date of the commit. It is never the current date, so that a build can be
+//! commit of the git checkout that contains this crate, the commit that `cargo package` or
+//! `git archive` has written into the sources, or `unknown`. The date is `SOURCE_DATE_EPOCH` if it
+//! is set, otherwise the date of the commit. It is never the current date, so that a build can be
 //! reproduced. The script reruns only when the commit may have changed: cargo watches git's log of
 //! `HEAD`, which grows with each commit and each checkout.
 
@@ -85,8 +85,8 @@ fn date(epoch: &str) -> Result<String, String> {
     Ok(format!("{year:04}-{:02}-{day:02}", u8::from(month)))
 }
 
-/// Returns the features of a larderd for this target. The filter of system calls for `-o
-/// drop_privileges` exists only for some architectures.
+/// Returns the features of a larderd for this target. The filter of system calls for
+/// `-o drop_privileges` exists only for some architectures.
 fn features() -> String {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let has_filter = ["x86_64", "aarch64", "riscv64"].contains(&arch.as_str());
