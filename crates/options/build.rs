@@ -1,11 +1,12 @@
 //! Passes the identity of this build to the compiler, for `identity.rs`: `LARDER_COMMIT`, the date
 //! `LARDER_DATE` and the features of larderd, `LARDER_FEATURES`.
 //!
-//! The commit is the environment variable of that name; otherwise the commit of the git checkout
-//! that contains this crate; otherwise the one that `cargo package` or `git archive` has left in
-//! its sources; otherwise `unknown`. The date is that of `SOURCE_DATE_EPOCH`, otherwise that of the
-//! commit, never that of the clock, so that a build can be reproduced. The script reruns only when
-//! the commit may have changed: git's log of `HEAD` grows with each commit and each checkout.
+//! The commit is the first of these that exists: the environment variable `LARDER_COMMIT`, the
+//! commit of the git checkout that contains this crate, the commit that `cargo package` or
+//! `git archive` has written into the sources, or `unknown`. The date is `SOURCE_DATE_EPOCH` if it
+//! is set, otherwise the date of the commit. It is never the current date, so that a build can be
+//! reproduced. The script reruns only when the commit may have changed: cargo watches git's log of
+//! `HEAD`, which grows with each commit and each checkout.
 
 use std::env;
 use std::fs;
@@ -14,10 +15,10 @@ use std::process::{Command, ExitCode};
 
 use time::OffsetDateTime;
 
-/// The commit or date of a build whose sources do not name one.
+/// The commit, or the date, of a build if no source is known for it.
 const UNKNOWN: &str = "unknown";
 
-/// The maximum length of a commit's name in bytes; git's own is no longer.
+/// The maximum length of a commit's name in bytes. The hashes of git are not longer.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The digits of a commit's hash that are shown.
@@ -59,7 +60,8 @@ fn identity() -> Result<[(&'static str, String); 3], String> {
             "{COMMIT} is {commit:?}, expected up to {NAME_BYTES_MAX} letters, digits and .-_+"
         ));
     }
-    // The sources' own date belongs to their own commit.
+    // The date of the sources belongs to their commit. If `LARDER_COMMIT` names another commit, the
+    // date is not used.
     let own_epoch = source.epoch.filter(|_| given_commit.is_none());
     let date = match given_epoch.or(own_epoch) {
         Some(epoch) => date(&epoch)?,
@@ -83,16 +85,17 @@ fn date(epoch: &str) -> Result<String, String> {
     Ok(format!("{year:04}-{:02}-{day:02}", u8::from(month)))
 }
 
-/// Returns the features of a larderd for this target: `-o drop_privileges` has its filter of system
-/// calls on these architectures only.
+/// Returns the features of a larderd for this target. The filter of system calls for
+/// `-o drop_privileges` exists only for some architectures.
 fn features() -> String {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let has_filter = ["x86_64", "aarch64", "riscv64"].contains(&arch.as_str());
     if has_filter { "io_uring seccomp tls" } else { "io_uring tls" }.to_owned()
 }
 
-/// Returns the commit of the checkout that this crate belongs to. A checkout that merely contains
-/// an unpacked tarball, such as a distribution's package tree, names another commit and is ignored.
+/// Returns the commit of the checkout that this crate belongs to. The crate may also be unpacked
+/// inside the checkout of another project, such as a distribution's tree of packages. The commit of
+/// such a checkout is not Larder's, so it is ignored.
 fn of_checkout() -> Option<Source> {
     let workspace = manifest_folder().ancestors().nth(2)?.canonicalize().ok()?;
     let top = PathBuf::from(git(&workspace, &["rev-parse", "--show-toplevel"])?);
@@ -102,7 +105,7 @@ fn of_checkout() -> Option<Source> {
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&workspace, &["rev-parse", "--git-path", name]) {
             let path = workspace.join(path);
-            // A missing file would rerun the script on every build.
+            // cargo would rerun the script on every build for a file that does not exist.
             if path.is_file() {
                 println!("cargo::rerun-if-changed={}", path.display());
             }

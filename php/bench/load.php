@@ -1,13 +1,13 @@
 <?php
 // Runs the loads on one cache in this process, and prints their times as one line of JSON:
-// `php ARGUMENTS load.php CACHE WORKERS < SETTINGS`. `run.php` starts it; the settings are JSON, the
-// arguments of `caches()`.
+// `php ARGUMENTS load.php CACHE WORKERS < SETTINGS`. `run.php` starts it. The settings are the
+// arguments of `caches()` as JSON.
 //
 // A pass is a loop over all keys. The first pass of a write takes the memory from the system and is
-// reported separately. Values of 8 KB are made before each batch, outside the measured time. APCu
-// keeps the hash of a value that is stored twice, so each store has a new value. Every value is
-// compared once after the writes. No read may miss in any pass, except reads of keys that were
-// never stored.
+// reported separately. Values of 8 KB are made before each batch, outside the measured time. Each
+// store has a new value, because a second store of the same value would be faster in APCu, which
+// keeps its hash. Every value is compared once after the writes. No read may miss in any pass,
+// except reads of keys that were never stored.
 
 require __DIR__ . '/caches.php';
 

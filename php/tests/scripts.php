@@ -179,7 +179,10 @@ final class Script
         return apcu_add($this->key(), $this->value(), $this->ttl());
     }
 
-    /** A negative time to live. APCu lists such an item until a store, so one follows. */
+    /**
+     * Stores an item with a negative time to live. APCu still lists such an item until the key is
+     * stored again, so this method stores it at the end.
+     */
     private function expired(): mixed
     {
         $key = $this->key();
@@ -285,7 +288,8 @@ final class Script
         $iterator = new APCUIterator($this->search(), $this->pick($formats), mt_rand(0, 5));
         foreach ($iterator as $key => $item) {
             if (isset($item['ttl'])) {
-                // Larder derives it from the time of the store, which may be a second earlier.
+                // Larder computes the time to live from the time of the store, and may be a second
+                // off.
                 $item['ttl'] = round($item['ttl'], -1);
             }
             $found[md5($key)] = $item;
@@ -330,7 +334,7 @@ final class Script
         return is_object($result) ? $result::class : $result;
     }
 
-    /** APCu has two of the keys since 5.1.25. */
+    /** Returns the keys of apcu_cache_info, without two that older versions of APCu do not have. */
     private function info_keys(bool $limited): array
     {
         $newer = ['cleanups', 'defragmentations'];

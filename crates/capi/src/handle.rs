@@ -3,7 +3,8 @@
 //!
 //! The methods take and return types of Rust. They return the outcome as a [`Status`]: `Ok` if the
 //! operation ran, even if it found no item, and `Err` for errors. The exports convert the arguments
-//! from C.
+//! from C. The comment of a method ends with the functions of the library that it calls, for a
+//! cache and for a client.
 
 use std::time::Duration;
 
@@ -310,7 +311,8 @@ fn ok_or_missing(is_done: bool) -> Status {
     if is_done { Status::Ok } else { Status::Missing }
 }
 
-/// Discards a value that did not fit, so that a shorter value can be written at the same offset.
+/// Discards the last value if it did not fit, so that a shorter value can be written at the same
+/// offset.
 fn drop_partial(buffer: &mut Lent<'_>, value_at: usize) {
     if !buffer.is_whole() {
         buffer.truncate(value_at);

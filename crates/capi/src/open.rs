@@ -232,8 +232,8 @@ pub unsafe extern "C" fn larder_close(cache: *mut Handle) {
     guard(|| {
         // SAFETY: `cache` is null or open.
         if let Handle::Cache(cache) = unsafe { reference(cache)? } {
-            // Walks and queues may keep the cache in memory, but must not keep the directory in
-            // use.
+            // Walks and queues that are still open keep the cache in memory. They must not also
+            // keep its directory in use, so that it can be opened again.
             cache.stop_tier();
         }
         Ok(Status::Ok)

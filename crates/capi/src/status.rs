@@ -143,8 +143,9 @@ impl From<Refusal> for Status {
         match refusal {
             Refusal::Full => Self::DiskFull,
             Refusal::IndexFull => Self::NoMemory,
-            // `NeedsDisk`: the library reads the disk itself, and fails if others keep changing the
-            // key. `Newer` occurs only within a removal, which handles it.
+            // Normally the library handles `NeedsDisk` itself: it reads the disk and tries again.
+            // The call fails only if other threads keep changing the key. `Newer` occurs only
+            // within a removal, which handles it.
             Refusal::Busy | Refusal::NeedsDisk | Refusal::Newer => Self::DiskBusy,
             Refusal::Failed => Self::DiskFailed,
             Refusal::Unreadable => Self::DiskUnreadable,

@@ -9,8 +9,8 @@ pub const BLOCK_BYTES_MAX: usize = 64 << 10;
 /// Longest value, in bytes: the largest limit (`-I`) that larderd and memcached accept.
 pub const VALUE_BYTES_MAX: u32 = 1 << 30;
 
-/// The first bytes of a dump. The first byte is not text, and the newline reveals a transfer that
-/// converted line ends.
+/// The first bytes of a dump. The first byte is not ASCII, so no text begins like a dump. The
+/// newline reveals a transfer that converted line ends.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89LARDER\n";
 /// Length of the file's header: magic, version, time of the export, checksum.
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
@@ -25,9 +25,9 @@ pub(crate) const HEAD_BYTES: usize = 17;
 pub(crate) enum Kind {
     /// Item headers and values, one after the other.
     Data,
-    /// The current value will not be completed: its item is void.
+    /// The value of the last item ends early: the item is void, and readers ignore it.
     Void,
-    /// The number of items. Nothing follows.
+    /// The number of items. It is the last block.
     End,
 }
 
@@ -91,7 +91,8 @@ pub(crate) fn checksum_of(header: &[u8; BLOCK_HEADER_BYTES], payload: &[u8]) -> 
 
 /// Returns the header of an item without its key.
 pub(crate) fn head(entry: &Entry<'_>, key_bytes: u8) -> [u8; HEAD_BYTES] {
-    // 0 means never, so a deadline at the Unix epoch becomes 1, which is also long ago.
+    // In the format 0 means that the item never expires. So a deadline of 0, the beginning of 1970,
+    // is written as 1, which is also in the past.
     let deadline = entry.deadline_unix_secs.map_or(0, |secs| secs.max(1));
     let mut bytes = [0; HEAD_BYTES];
     bytes[..8].copy_from_slice(&deadline.to_le_bytes());

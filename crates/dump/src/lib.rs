@@ -1,9 +1,11 @@
 //! The dump format: items in a file or a pipe, with their values, flags and absolute deadlines.
 //!
-//! [`Writer`] and [`Reader`] stream. Both hold at most one block of 64 KiB in memory, regardless of
-//! the length of a value. Each block has a checksum, and the last block contains the number of
-//! items, so a reader detects a dump that is damaged or cut off. docs/dump-format.md is a diagram
-//! of the bytes.
+//! A dump is a sequence of *blocks*: the bytes of the items, cut into payloads of at most 64 KiB,
+//! each with a header and a checksum. [`Writer`] and [`Reader`] hold at most one block in memory,
+//! regardless of the length of a value. The last block contains the number of items, so a reader
+//! detects a dump that is damaged or cut off. An item can become *void*: the exporter has written
+//! its header, but could not read the rest of its value. docs/dump-format.md is a diagram of the
+//! bytes.
 //!
 //! The crate is independent of servers and caches, opens no file and reads no clock.
 //!

@@ -37,7 +37,8 @@ pub enum Piece<'a> {
     Bytes(&'a [u8]),
     /// The value is complete.
     End,
-    /// The exporter could not read the rest of the value: the item is void.
+    /// The exporter could not read the rest of the value: the item is void. The caller must discard
+    /// the bytes that it has received.
     Void,
 }
 
@@ -56,7 +57,8 @@ pub struct Reader<R> {
     number: u32,
     /// Number of unread bytes of the current value.
     missing: u32,
-    /// True if the last item is not counted yet, because it may still become void.
+    /// True until the caller has read the end of the last item's value. Until then the item is not
+    /// counted, because it may still become void.
     is_open: bool,
     has_ended: bool,
     items: u64,

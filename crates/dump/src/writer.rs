@@ -19,7 +19,8 @@ pub struct Writer<W> {
     number: u32,
     /// Number of missing bytes of the last item's value.
     missing: u32,
-    /// True if the last item is not counted yet, because it may still become void.
+    /// True until the value of the last item is complete. Until then the item is not counted,
+    /// because it may still become void.
     is_open: bool,
     items: u64,
 }
@@ -45,7 +46,7 @@ impl<W: Write> Writer<W> {
         if entry.value_bytes > VALUE_BYTES_MAX {
             return Err(WriteError::TooLarge(entry.value_bytes));
         }
-        // A header and its key must be within one block.
+        // A reader expects the header of an item and its key within one block.
         if self.block.len() + HEAD_BYTES + entry.key.len() > BLOCK_BYTES_MAX {
             self.write_block(Kind::Data)?;
         }

@@ -1,6 +1,6 @@
 //! Errors of options.
 
-/// An option that cannot be accepted; nothing was started.
+/// An option that cannot be accepted. The caller must not start the server or open the cache.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct OptionError {
@@ -9,8 +9,8 @@ pub struct OptionError {
 }
 
 impl OptionError {
-    /// The exit status of larderd for every such error: EX_USAGE of sysexits.h. memcached exits
-    /// with 64 for some of them, with 1 or 71 for others.
+    /// The exit status of larderd for such an error: EX_USAGE of sysexits.h. memcached has no fixed
+    /// status: it exits with 64, 1 or 71, depending on the option.
     pub const EXIT_CODE: u8 = 64;
 
     pub(crate) fn new(message: impl Into<String>) -> Self {

@@ -17,7 +17,7 @@ pub const LARDER_BUILD: &str = concat!(
     ")"
 );
 
-/// The same with the features of larderd, as it shows them after its name.
+/// Same as [`LARDER_BUILD`], but with the features of larderd, which larderd shows after its name.
 pub const LARDERD_BUILD: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (commit ",

@@ -1,17 +1,19 @@
-//! The table of options.
+//! The options of larderd and of the library, as a table.
 //!
-//! Each row names an option, its letter or `-o` word, its values, and its effect. Everything else
-//! derives from the rows: the command line in memcached's grammar, the `LARDER_*` variables, the
-//! TOML file, the string map of the bindings, `-h`, `--print-config` and docs/options.md.
+//! Each row describes an option: its name, its letter or its word after `-o`, its values, and its
+//! effect. Everything else is derived from the rows: the command line in memcached's grammar, the
+//! `LARDER_*` variables, the TOML file, the string map of the bindings, `-h`, `--print-config` and
+//! docs/options.md. A *string map* contains options by name, with texts as values: see
+//! [`Options::from_map`].
 //!
-//! The rooms from the top down; each imports only rooms below it:
+//! The modules from the top down. Each module imports only modules below it:
 //!
-//! | room | what it owns |
+//! | module | contents |
 //! |---|---|
 //! | `source` | the command line, the environment, the file, and the invocation |
 //! | `show` | help, `--print-config`, `stats settings`, docs/options.md |
-//! | `typed` | the options in effect, checked against each other |
-//! | `given` | the values given, with their origins |
+//! | `typed` | the options in effect, as types of Rust, checked against each other |
+//! | `given` | the values that the user gave, with their sources |
 //! | `table` | the rows, and the kinds of values |
 //! | `value` | the values of single options |
 //! | `error`, `identity` | an option that cannot be accepted; the version of the build |

@@ -8,8 +8,8 @@ use std::ops::BitOr;
 /// arguments. Invalid arguments are therefore part of the command: the response depends on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
-    /// `slabs reassign`: moves memory from one size class to another; `None`: the arguments are not
-    /// numbers.
+    /// `slabs reassign`: moves memory from the first size class to the second; `None` if the
+    /// arguments are not numbers.
     ReassignSlabs(Option<(i32, i32)>),
     /// Changes a setting that `stats settings` shows.
     Tune(Knob),
@@ -19,11 +19,13 @@ pub enum Admin {
     Crawl(Result<CrawlScope, Refusal>),
     /// `lru_crawler metadump` and `mgdump`: lists items.
     Dump(DumpForm, Result<CrawlScope, Refusal>),
-    /// `watch`: turns the connection into a log; `None`: an argument is not a topic.
+    /// `watch`: from now on the server writes log lines about these topics to the connection;
+    /// `None` if an argument is not a topic.
     Watch(Option<Topics>),
-    /// `stats detail`: counts by key prefix; `None`: an invalid argument.
+    /// `stats detail`: counts commands by the prefix of their keys; `None` if the argument is
+    /// invalid.
     Detail(Option<Detail>),
-    /// `debugtime`: moves the clock; `None`: an invalid argument.
+    /// `debugtime`: moves the clock; `None` if the argument is invalid.
     DebugTime(Option<ClockMove>),
 }
 
@@ -51,8 +53,8 @@ pub enum Knob {
         /// Age limit of warm items, as a factor of the age of the oldest cold item; above 0.
         warm_factor: Factor,
     },
-    /// `lru temp_ttl`: the time to live up to which an item is temporary, in seconds; `None`: no
-    /// item is.
+    /// `lru temp_ttl`: items with a time to live up to this number of seconds are temporary;
+    /// `None`: no item is temporary.
     TemporaryTtl(Option<u32>),
     /// `lru_crawler sleep`, in microseconds; at most one second.
     CrawlerSleep(u32),

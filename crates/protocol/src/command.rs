@@ -7,6 +7,10 @@ use crate::admin::Admin;
 /// A request. Borrows from the received bytes.
 ///
 /// A request for several keys yields one [`Command::Get`] per key, then [`Command::EndOfKeys`].
+///
+/// Terms of the meta protocol: A *stale* item is out of date, but still served. The *recache token*
+/// of an item goes to one client only, which should store a new value. Responses to other clients
+/// contain the information that a client holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Fetches an item; with `exptime`, sets the item's exptime first (`gat`).
@@ -22,7 +26,8 @@ pub enum Command<'a> {
     EndOfKeys,
     /// Fetches an item's value or metadata, with the conditions and side effects of `mg`.
     Fetch(Fetch<'a>),
-    /// Fetches an item or, on a miss, a lease to store it.
+    /// Fetches an item. On a miss, gives the peer a lease: a token with which the peer, and no
+    /// other client, may store the item.
     LeaseGet {
         /// The item's key.
         key: &'a [u8],
@@ -50,7 +55,8 @@ pub enum Command<'a> {
         /// The time, interpreted like an item's exptime; 0 or negative means now.
         exptime: i64,
     },
-    /// Removes the items with a prefix that were stored before, in the background.
+    /// Begins to remove, in the background, all items whose keys begin with a prefix. Items that
+    /// are stored after the response stay.
     DeletePrefix {
         /// The first bytes of the keys, as on the wire.
         prefix: &'a [u8],
@@ -93,7 +99,8 @@ pub enum Command<'a> {
         /// The new limit, in MiB: 8 to 1,000,000,000.
         mebibytes: u64,
     },
-    /// Hands the cache's memory to the peer, which then reads it directly.
+    /// Sends the peer a descriptor of the cache's memory, so that it can read items directly: see
+    /// [`local`](crate::local).
     Region,
     /// Reports items that the peer has read directly from the cache's memory.
     NoteReads {
@@ -140,7 +147,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// A [`Command`] that addresses an item and owns its key.
+/// A copy of a [`Command`] that addresses an item. It owns its key.
 #[derive(Clone, Debug)]
 pub struct OwnedCommand {
     key: Box<[u8]>,
@@ -198,9 +205,11 @@ pub struct Store<'a> {
     pub value_bytes: usize,
     /// The item's new cas token; `None`: the server assigns the next one.
     pub version: Option<u64>,
-    /// True if a store with a `cas` older than the item's must succeed and mark the item stale.
+    /// True if the store must also succeed if `cas` is lower than the token of the current item.
+    /// The new item is then marked stale.
     pub invalidate: bool,
-    /// If the item to append to does not exist, stores it with this exptime.
+    /// For an append or prepend to an item that does not exist: stores the value as a new item with
+    /// this exptime.
     pub vivify: Option<i64>,
     /// The lease token that the store requires; the store fails if the lease is no longer valid.
     pub lease: Option<u64>,
@@ -235,15 +244,15 @@ pub struct Fetch<'a> {
     pub exptime: Option<i64>,
     /// On a miss, stores an empty item with this exptime and gives the recache token to this peer.
     pub vivify: Option<i64>,
-    /// If the item expires before this exptime, gives the recache token to this peer.
+    /// Gives the recache token to this peer if the item will expire sooner than an item with this
+    /// exptime.
     pub recache: Option<i64>,
-    /// True if `recache` is compared with the new exptime, false if it is compared with the old
-    /// one.
+    /// True if `recache` is compared with the item's new exptime; false: with the old one.
     pub touch_first: bool,
     /// The cas token of the peer's copy. The response omits the value if the item still has this
     /// token.
     pub known_cas: Option<u64>,
-    /// The cas token of an item that the get stores.
+    /// The cas token of the empty item that `vivify` stores.
     pub version: Option<u64>,
 }
 

@@ -6,8 +6,18 @@
 //! ```
 //!
 //! This crate does no I/O, does not depend on the cache, does not read a clock, and never allocates
-//! memory by a length that a peer announced. All dialects share [`Command`] and [`Response`]. The
-//! differences between the dialects are in [`Frame`].
+//! memory by a length that a peer announced.
+//!
+//! memcached has three *dialects*: the classic text protocol, the meta protocol, whose commands are
+//! also lines of text, and the binary protocol. All of them share [`Command`], the request of a
+//! client, and [`Response`], its outcome. [`Frame`] describes the form in which the response must
+//! be written: the dialect, and options of the request in this dialect, such as `noreply`.
+//!
+//! Other terms: The *peer* is the program at the other end of a connection. An *exptime* is the
+//! number by which a request sets the time when an item expires: seconds from now or a Unix time. A
+//! *cas token* is a number that changes with each store of an item, so that a client can store only
+//! if no other client has stored it. A *recache token* is given to one client that should store an
+//! item again.
 //!
 //! Files do not import each other in cycles: `text` passes meta commands to `meta`, which uses the
 //! code that both share (`lines`) and the text of errors (`text::render`).

@@ -1,5 +1,9 @@
-//! The messages between larderd and the processes that read its cache's memory directly, for both
-//! sides.
+//! The messages between larderd and *local readers*, processes of the same machine that read the
+//! memory of its cache directly. This module writes and parses them for both sides.
+//!
+//! A local reader first asks for the memory, and receives its description with a file descriptor.
+//! The server does not see the reads of a local reader. So the reader reports some of the keys that
+//! it has read, as *hints*, which the server counts for eviction and in its statistics.
 //!
 //! ```text
 //! larder_region                  ─▶  REGION <identity> <bytes> <format> <reads per hint>, and a descriptor with it
@@ -43,13 +47,16 @@ pub const ANSWER_BYTES_MAX: usize = 128;
 /// The description of a cache's memory. The file descriptor arrives with its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// A unique number of the region.
+    /// A unique number of the memory. If it differs after the client has reconnected, the server
+    /// has another cache.
     pub identity: u128,
     /// The size of the memory in bytes.
     pub bytes: u64,
-    /// The format of the memory. A reader must not read a format that it does not support.
+    /// The version of the format of the memory (docs/region-format.md). A reader must not read a
+    /// format that it does not support.
     pub format: u32,
-    /// The number of reads that one hint represents.
+    /// The number of reads that one hint represents: the statistics count each hint as this many
+    /// hits.
     pub reads_per_hint: u32,
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
 /// Parses the exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the
 /// [`unsigned_32`] with the same bits.
 ///
-/// Routers send a negative exptime in the second form.
+/// The second form is necessary because routers send a negative exptime as such a number: -1
+/// arrives as 4294967295.
 pub(crate) fn exptime(token: &[u8]) -> Option<i64> {
     signed_32(token).or_else(|| unsigned_32(token).map(u32::cast_signed)).map(i64::from)
 }

@@ -4,7 +4,7 @@ use crate::command::Command;
 use crate::frame::Frame;
 use crate::response::Response;
 
-/// The next element of a byte stream.
+/// The result of parsing the bytes of a connection that are not consumed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A command in the first `consumed` bytes. The value of a [`Command::Store`] follows, with the
@@ -17,8 +17,8 @@ pub enum Parsed<'a> {
         /// Bytes consumed, at least one.
         consumed: usize,
     },
-    /// The first `consumed` bytes are part of a long line and do not contain a request. The caller
-    /// calls again.
+    /// The first `consumed` bytes belong to a long line, but do not complete a request. The caller
+    /// drops them and calls again.
     Skipped {
         /// Bytes consumed, at least one.
         consumed: usize,
@@ -41,8 +41,8 @@ pub struct Bad<'a> {
     pub frame: Frame<'a>,
     /// Bytes consumed, at least one.
     pub consumed: usize,
-    /// Bytes to skip after the consumed ones: the value of a refused store, which may not have
-    /// arrived yet. The error is sent after the last of these bytes.
+    /// The length of the value of a refused store, which the caller must skip after the consumed
+    /// bytes. It may not have arrived yet. The caller sends the error after the last skipped byte.
     pub swallow: u64,
     /// True if the rest of the stream cannot be parsed. The caller sends the error and closes the
     /// connection.

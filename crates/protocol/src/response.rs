@@ -7,10 +7,10 @@ use crate::admin::Refusal;
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// The item was found. Header and value are already written, and only the end of the value is
-    /// missing.
+    /// The item was found. The caller has already written the header and the value to the output,
+    /// so that only the end of the value is missing.
     Hit,
-    /// The item was found and its response is complete.
+    /// The item was found, and the caller has already written the complete response.
     Shown,
     /// No live item has the key.
     Miss,
@@ -42,7 +42,7 @@ pub enum Response {
     Reset,
     /// The version.
     Version,
-    /// The statistics are already written, and only the end of the list is missing.
+    /// The caller has already written the statistics, so that only the end of the list is missing.
     EndOfStats,
     /// The connection closes without a response.
     Close,
@@ -197,7 +197,8 @@ pub enum ClientError {
     RegionNotAllowed,
     /// The requested memory limit is below the minimum of a server.
     MemoryLimitTooSmall,
-    /// The requested memory limit is so large that it must be in bytes.
+    /// The requested memory limit is so large that the client must have given it in bytes and not
+    /// in MiB.
     MemoryLimitInBytes,
     /// An administrative command is refused.
     Refused(Refusal),
@@ -221,8 +222,8 @@ impl From<Refusal> for Response {
 pub enum ServerError {
     /// The item exceeds the item size limit.
     TooLarge,
-    /// No memory for the item, and nothing may be evicted. Found before or while the value of the
-    /// item arrived.
+    /// No memory for the item, and no item may be evicted. The server may detect this before the
+    /// value has arrived completely.
     OutOfMemoryStoring,
     /// The connection may not buffer more input.
     OutOfMemoryReadingRequest,

@@ -1,4 +1,5 @@
-//! Runs the scenes of conformance/api on any interface that has the operations.
+//! Runs the scenes of conformance/api on any interface to a cache. A scene is a list of steps, and
+//! a step an operation with its expected result; conformance/api/README.md describes them.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// An interface to a cache. Each operation returns its outcome as a name from the table of
-/// statuses.
+/// An interface to a cache on which scenes are played, such as the library in Rust or in C. The
+/// `String` of a result is the name of the outcome in the scenes, such as `ok` or `missing`.
 pub trait FrontDoor {
     /// Returns a value with its TTL in seconds (0 means that it never expires) and its cas token.
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>);
     /// Stores with one of `set`, `add`, `replace`, `append`, `prepend`.
     fn store(&mut self, how: &str, key: &[u8], item: &ToStore<'_>) -> String;
-    /// Replaces the item if it has this cas token.
+    /// Stores an item if the current one has this cas token: compare and set.
     fn swap(&mut self, key: &[u8], item: &ToStore<'_>, token: u64) -> String;
     /// Removes an item.
     fn delete(&mut self, key: &[u8]) -> String;
@@ -35,13 +36,13 @@ pub trait FrontDoor {
     fn length(&mut self) -> u64;
     /// Adds to a signed counter.
     fn add_signed(&mut self, key: &[u8], delta: i64, ttl: u32) -> (String, Option<i64>);
-    /// Sets a signed counter to `new` if its value is `old`.
+    /// Sets a signed counter to `new` if its number is `old`.
     fn cas_signed(&mut self, key: &[u8], old: i64, new: i64) -> String;
-    /// Takes a lease.
+    /// Takes a lease, and returns the token with which [`FrontDoor::release`] ends it.
     fn lease(&mut self, key: &[u8], ms: u32) -> (String, [u64; 4]);
     /// Releases a lease.
     fn release(&mut self, key: &[u8], lease: [u64; 4]) -> String;
-    /// Returns all keys with a prefix, and the lengths of their values.
+    /// Returns the metadata of all items with a prefix: keys, and the lengths of the values.
     fn reports(&mut self, prefix: &[u8]) -> Vec<(Vec<u8>, u64)>;
     /// Closes the cache. With a disk tier, all items are then on the disk.
     fn close(self);
@@ -261,7 +262,7 @@ fn step(door: &mut impl FrontDoor, step: &Value, lease: &mut [u64; 4]) -> Result
     Ok(())
 }
 
-/// Runs a step that is not implemented for every binding.
+/// Runs a step of a scene marked with `extra`: its operations are optional for a binding.
 fn extra_step(
     door: &mut impl FrontDoor,
     step: &Value,

@@ -1,4 +1,12 @@
-//! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
+//! Shared parts of tests:
+//!
+//! - A [model](model) of a cache, which predicts the results of operations.
+//! - A [server under test](server), and [connections](stream) to it.
+//! - A [`scene::Scene`], in which one well-behaved client runs while others misbehave.
+//! - [Transcripts](transcript): text files with the requests of clients and the responses of a
+//!   server, which are played on several servers.
+//! - The [scenes](api) of conformance/api, lists of operations that every binding must pass. They
+//!   are unrelated to [`scene`].
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`http`], [`mod@stat`],
 //! [`scene`], [`transcript`], [`mcrouter`], [`mod@traces`], [`fixture`], [`api`],

@@ -1,4 +1,5 @@
-//! A simple oracle: a cache as a map.
+//! A model of a cache, as a map in memory. A test runs the same operations on a cache and on the
+//! model, and compares the results.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ pub struct ModelItem {
     pub flags: u32,
     /// The second in which the item expires.
     pub deadline: Deadline,
-    /// The cas token that the cache under test assigned to the item.
+    /// The cas token that the cache under test assigned to the item. The model cannot predict it.
     pub cas: u64,
     /// True if the value is marked stale.
     pub stale: bool,
@@ -24,7 +25,7 @@ pub struct ModelItem {
 }
 
 impl ModelItem {
-    /// Resets the state of the old value.
+    /// Resets the state that belonged to the old value.
     fn begin_anew(&mut self) {
         (self.stale, self.token_sent, self.fetched) = (false, false, false);
     }
@@ -33,9 +34,9 @@ impl ModelItem {
 /// The outcome of a store, or of another change that checks a cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Stored or done; the test passes the new token to [`Model::set_cas`].
+    /// The change was made. The test must pass the new token to [`Model::set_cas`].
     Stored,
-    /// The mode's condition does not hold.
+    /// The condition of the store's mode does not hold.
     NotStored,
     /// The item has a different token.
     Exists,
@@ -46,7 +47,7 @@ pub enum Outcome {
 /// The outcome of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArithmeticOutcome {
-    /// The new number; the test passes the new token to [`Model::set_cas`].
+    /// The new number. The test must pass the new token to [`Model::set_cas`].
     Number(u64),
     /// The item does not exist.
     NotFound,
@@ -56,7 +57,7 @@ pub enum ArithmeticOutcome {
     NonNumeric,
 }
 
-/// A cache without limits.
+/// A cache without limits: it never evicts items.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     items: HashMap<Vec<u8>, ModelItem>,
@@ -89,8 +90,8 @@ impl Model {
         self.items.get(key)
     }
 
-    /// Returns the live item of a key and marks it as fetched. The returned copy has the previous
-    /// state.
+    /// Returns a copy of the live item of a key, and marks the item as fetched. The copy is from
+    /// before the mark.
     pub fn read(&mut self, key: &[u8]) -> Option<ModelItem> {
         let item = self.items.get_mut(key)?;
         let before = item.clone();
@@ -103,8 +104,8 @@ impl Model {
         self.items.keys().map(Vec::as_slice)
     }
 
-    /// Stores an item. If `takes_older` is true, a store with a token lower than the item's
-    /// replaces it with a stale item.
+    /// Stores an item. If `takes_older` is true, a store whose cas token is lower than the token of
+    /// the current item also succeeds, and the new item is stale.
     pub fn store(
         &mut self,
         key: &[u8],

@@ -44,7 +44,8 @@ impl Scene {
     pub fn around(server: ServerUnderTest, address: Address) -> Result<Self> {
         let mut stream = Stream::connect(&address)?;
         stream.ask(b"version\r\n", b"\r\n")?;
-        // Now all workers run, or nearly all.
+        // The numbers below are compared at the end of the scene, so the server must have started
+        // all its workers. It does not report this, but usually this pause suffices.
         sleep(Duration::from_millis(200));
         let (rss_before_bytes, descriptors_before) =
             (server.rss_bytes()?, server.descriptor_count()?);
@@ -89,7 +90,8 @@ impl Scene {
         let longest = self.bystander.end()?;
         ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
         ensure!(self.server.is_running()?, "the server has ended: {}", self.server.log());
-        // The bystander's descriptor is also closed.
+        // The bystander has closed its connection, so there is one descriptor less than at the
+        // start.
         let wanted = self.descriptors_before - 1;
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.server.descriptor_count()? > wanted {

@@ -23,7 +23,8 @@ use tempfile::TempDir;
 
 use crate::stream::Stream;
 
-/// The kinds of servers. They behave the same except where a transcript marks a difference.
+/// The kinds of servers that transcripts are played on. They behave the same except where a
+/// transcript marks a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// larderd.
@@ -303,9 +304,9 @@ fn operations_of(fdinfo: &Path) -> Result<usize> {
     bail!("{} does not list operations", fdinfo.display())
 }
 
-/// Returns the variables that give a server a directory on disk in the mode that `LARDER_TIER`
-/// names. All tests then run with a disk tier, except those with options that exclude one.
-/// conformance/tier.toml lists further exceptions.
+/// Returns environment variables that give the server under test a disk tier, if `LARDER_TIER`
+/// names a mode. So the same tests can also run with a disk tier. Returns none for servers with
+/// options that exclude one; conformance/tier.toml lists further exceptions.
 fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
     const CONTRADICT: [&str; 5] =
         ["-e", "--memory-file", "--local-readers", "--tier-path", "ext_path"];
@@ -320,8 +321,9 @@ fn disk_tier(folder: &TempDir, args: &[&str]) -> Vec<(&'static str, OsString)> {
     }
 }
 
-/// Returns the variable that lets changes wait longer for a slow disk. While other tests run, a
-/// disk may be too slow for longer than the default of one second, and each change would fail.
+/// Returns the environment variable that lets changes wait 20 seconds for the disk. While other
+/// tests run, the disk may be too slow for more than one second, the default, and changes would
+/// fail.
 fn patience(args: &[&str]) -> Option<(&'static str, &'static str)> {
     let has = |option: &str| args.iter().any(|arg| arg.starts_with(option));
     (has("--tier-path") && !has("--tier-wait-secs")).then_some(("LARDER_TIER_WAIT_SECS", "20"))

@@ -90,11 +90,12 @@ impl Stream {
         }
     }
 
-    /// Waits until at most `bytes_max` of changes and evicted items are not on the disk of
-    /// `--tier-path` yet. A cache drops items that its disk does not accept in time.
+    /// Waits until at most `bytes_max` bytes are still waiting to be written to the disk of
+    /// `--tier-path`. A test that stores items faster than the disk accepts them would lose some in
+    /// the mode `cache`.
     ///
     /// # Errors
-    /// They are not written within 20 seconds. Also the errors of [`Stream::ask`].
+    /// More bytes are still waiting after 20 seconds. Also the errors of [`Stream::ask`].
     pub fn wait_for_disk(&mut self, bytes_max: u64) -> io::Result<()> {
         let until = Instant::now() + Duration::from_secs(20);
         loop {

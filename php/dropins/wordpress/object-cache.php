@@ -24,11 +24,11 @@ defined('ABSPATH') || exit;
 class Larder_Object_Cache
 {
     private const MARK = "\0larder mark:";
-    /** Longer than any request that fills the cache. */
+    /** How long a mark of a delete exists: longer than any request that fills the cache. */
     private const MARK_SECONDS = 300;
     /** Bounds how long a list of absent options can be wrong after a rare race. */
     private const ABSENT_OPTIONS_SECONDS = 600;
-    /** For a counter whose time to live cannot be kept: it must expire eventually. */
+    /** For numbers that convert() stores: their time to live is unknown, but they must expire. */
     private const CONVERTED_COUNTER_SECONDS = 3600;
 
     public int $cache_hits = 0;
@@ -498,13 +498,13 @@ class Larder_Object_Cache
     private function count_shared(string $name, int $by)
     {
         try {
-            // If the number has just been removed, the new one that this makes expires immediately.
+            // If another request has just removed the number, this makes one that ends in a second.
             $sum = $this->shared->increment($name, $by, 1);
             if ($sum === false || $sum >= 0) {
                 return $sum;
             }
-            // Each request adds back at most the amount that it subtracted, so the order does not
-            // matter.
+            // The sum is below 0, so this request adds back what it subtracted in excess. It never
+            // adds more than it subtracted, so requests can do this in any order.
             return max(0, $this->shared->increment($name, min(-$sum, max(0, -$by)), 1));
         } catch (Larder\Exception) {
             return false;
@@ -516,7 +516,7 @@ class Larder_Object_Cache
         if ($this->shared->cas($name, $value, $sum, self::CONVERTED_COUNTER_SECONDS)) {
             return $sum;
         }
-        // Another request has converted it.
+        // Another request has changed the value since: it may have converted it.
         return is_int($sum) ? $this->count_shared($name, $by) : false;
     }
 }

@@ -2,7 +2,8 @@
 
 #include "larder_apcu.h"
 
-// The longest PHP key whose counter is processed in a buffer on the stack.
+// The length of a buffer on the stack for a counter that is stored under a hash, whose value begins
+// with the name. A longer value is read into request memory.
 #define ROOM 4096
 
 // A counter that other processes change continuously fails after this many tries.
@@ -10,8 +11,9 @@
 
 // A change of a counter.
 typedef struct change {
+    // True for apcu_inc and apcu_dec, false for apcu_cas.
     bool is_step;
-    // The step, or the expected number of the counter.
+    // The number to add, or the expected number of the counter.
     zend_long operand;
     zend_long new_number;
     uint32_t expires;
@@ -31,8 +33,9 @@ static larder_status apply(change *change, bool is_missing, zend_long old)
     return LARDER_OK;
 }
 
-// Tries once to change a counter that is stored under the hash of its key. The value begins with
-// the full key. A load ends successfully only if the item did not change since the load began.
+// Tries once to change a counter that is stored under a hash. larder_add_i64 cannot do it, because
+// the value begins with the name. larder_begin_load and larder_end_load make the change atomic: the
+// second call fails if the item has changed since the first.
 static larder_status try_hashed(const apcu_key *key, change *change, char *value, size_t capacity,
                                 bool *is_over)
 {
@@ -110,7 +113,7 @@ static bool step_name(zend_string *name, zend_long by, zend_long ttl, zend_long 
     apcu_key_of(&key, name);
     int32_t seconds = (int32_t)ttl;
     if (seconds < 0 && larder_contains(apcu_cache, key.at, key.bytes) != LARDER_OK) {
-        // The new counter expired before the step.
+        // The function would create a counter that has already expired.
         return false;
     }
     change change = {

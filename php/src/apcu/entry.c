@@ -1,5 +1,6 @@
-// apcu_entry: one process computes a value, and the others wait for it.
+// apcu_entry: one process computes a value, and the others wait for it. See lease.c in src/values.
 
+// How long a lease lasts, and how long a process waits before it computes the value itself.
 #include "larder_apcu.h"
 
 #define LEASE_MS 30000
@@ -12,7 +13,8 @@ void apcu_release_held(void)
     }
 }
 
-// Checking whether the key exists does not count as a miss.
+// A waiting process calls this function repeatedly. It looks for the key first, which does not
+// count in the statistics, because each failed read would count as a miss.
 static bool read_held(apcu_held *held, zval *value)
 {
     return larder_contains(apcu_cache, held->key->at, held->key->bytes) == LARDER_OK

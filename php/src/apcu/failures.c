@@ -1,4 +1,5 @@
-// Failures of the cache itself are warnings.
+// Warns about failures of the cache. Outcomes such as a miss, or a value that is too large, are not
+// failures: the functions report them by their results, as APCu does.
 
 #include "larder_apcu.h"
 

@@ -36,7 +36,8 @@ bool apcu_store_name(zend_string *name, zval *value, zend_long ttl, bool is_add)
         return false;
     }
     apcu_prepare_time();
-    // APCu stores 32 bits of a time to live, and an item is still valid in its last second.
+    // APCu stores 32 bits of a time to live. Its items are still valid in the second in which they
+    // end, so the cache receives one second more.
     int32_t seconds = (int32_t)ttl;
     uint32_t expires = seconds > 0 ? (uint32_t)seconds + 1 : 0;
     larder_status status;
@@ -62,7 +63,8 @@ static void store_array(HashTable *items, zend_long ttl, bool is_add, zval *fail
     ZVAL_LONG(&code, -1);
     array_init(failed);
     ZEND_HASH_FOREACH_KEY_VAL(items, index, name, value) {
-        // User code that runs during the call may change a value that is a reference.
+        // An element of the array may be a reference. User code that runs during the store may
+        // change the variable and so free the value, unless these copies hold it.
         zval held, array;
         ZVAL_COPY(&held, value);
         ZVAL_COPY_DEREF(&array, value);

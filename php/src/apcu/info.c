@@ -25,8 +25,8 @@ static bool is_prime(zend_long number)
     return true;
 }
 
-// Returns the next larger round number. APCu has about as many slots as apc.entries_hint: a prime
-// after a round number.
+// APCu has a fixed series of primes, each the first one after a round number. Its number of slots
+// is the first of these primes above apc.entries_hint. Returns the round number after `round`.
 static zend_long next_round(zend_long round)
 {
     if (round < 2048) {
@@ -101,8 +101,8 @@ static void add_summary(zval *info)
     add_assoc_string(info, "memory_type", "mmap");
 }
 
-// The fields of a listed item. Their names are interned strings, because a list repeats them for
-// each item.
+// The fields of an item in the list of apcu_cache_info. Their names are interned strings, because
+// the list repeats them for each item.
 #define FIELDS(use) \
     use(info) use(ttl) use(num_hits) use(mtime) use(creation_time) use(deletion_time) \
     use(access_time) use(ref_count) use(mem_size)
@@ -117,8 +117,8 @@ void apcu_info_register(void)
     FIELDS(INTERN)
 }
 
-// Returns a table with the fields in the order of `FIELDS`. Copying it takes less time than
-// inserting each field.
+// Returns a table with the fields in the order of `FIELDS`. `describe` copies it for each item,
+// which takes less time than inserting each field.
 static HashTable *new_fields(void)
 {
     HashTable *fields = zend_new_array(0);
@@ -139,10 +139,10 @@ static void describe(zval *item, HashTable *fields, const larder_entry *entry, z
     ZVAL_DOUBLE(&field++->val, apcu_entry_hits(entry));
     ZVAL_LONG(&field++->val, (zend_long)entry->stored_at);
     ZVAL_LONG(&field++->val, (zend_long)entry->stored_at);
-    // The time of the deletion.
+    // deletion_time stays 0.
     ++field;
     ZVAL_LONG(&field++->val, apcu_entry_used_at(entry));
-    // The number of references.
+    // ref_count stays 0.
     ++field;
     ZVAL_LONG(&field->val, (zend_long)entry->memory_bytes);
     ZVAL_ARR(item, copy);
@@ -267,7 +267,8 @@ PHP_FUNCTION(apcu_sma_info)
     }
     larder_memory memory = {0};
     apcu_failed(larder_memory_of(apcu_cache, &memory));
-    // The memory of removed items counts as used until a store reclaims it.
+    // Only the memory of the index and of items that readers can find counts as used. A store can
+    // reclaim the memory of removed items, so it counts as available.
     uint64_t taken = MIN(memory.items + memory.index, memory.limit);
     array_init(return_value);
     add_assoc_long(return_value, "num_seg", 1);

@@ -1,4 +1,5 @@
-// Declarations that the files of the module `apcu` share.
+// Declarations that the files of the module `apcu` share. Terms such as name, key and lease are
+// defined in values/values.h.
 
 #ifndef LARDER_APCU_H
 #define LARDER_APCU_H
@@ -8,7 +9,8 @@
 // The version of APCu whose behavior the module implements.
 #define APCU_VERSION "5.1.22"
 
-// The tag of a value of a serializer that is neither php nor igbinary nor msgpack.
+// The tag of values of any serializer other than php, igbinary and msgpack, which have tags in
+// larder.h.
 #define APCU_TAG_OTHER 10u
 
 // Converts values to bytes and back; registered by a module.
@@ -40,11 +42,11 @@ ZEND_BEGIN_MODULE_GLOBALS(larder_apcu)
     larder *cache;
     // The serializer of apc.serializer; null while no module has registered that name.
     const apcu_serializer *serializer;
-    // The leases of `apcu_entry` that this thread holds.
+    // The calls of `apcu_entry` that are in progress, the last one first.
     apcu_held *held;
-    // The lengths of the last values that were read.
+    // Predicts the length of the next value that is read.
     apcu_lengths lengths;
-    // The cached result of `apcu_slots` for a hint.
+    // The last result of `apcu_slots`, and the apc.entries_hint for which it was computed.
     zend_long slots;
     zend_long slots_hint;
 ZEND_END_MODULE_GLOBALS(larder_apcu)
@@ -63,7 +65,7 @@ extern larder *apcu_opened;
 void apcu_settings_register(int module_number);
 void apcu_settings_unregister(int module_number);
 
-// preload.c: stores the files `*.data` of a folder.
+// preload.c: stores the values in the files `*.data` of a folder.
 void apcu_preload(const char *folder);
 
 // read.c: reads and decodes the value of a key; false on a miss.
@@ -71,7 +73,7 @@ bool apcu_read(const apcu_key *key, zval *value);
 // Reads a value without counting a hit or miss, for iterators: APCu does not count their reads.
 bool apcu_look(const apcu_key *key, zval *value);
 
-// serializer.c
+// serializer.c: the table of serializers. Other modules add theirs when they start.
 void apcu_serializers_register(int module_number);
 void apcu_serializers_forget(void);
 const apcu_serializer *apcu_serializer_named(const char *name);
@@ -80,11 +82,12 @@ void apcu_serializer_names(smart_str *names);
 // entry.c: ends the leases that this process still holds.
 void apcu_release_held(void);
 
-// failures.c: warns about a failure of the cache itself, once per process. If the process cannot
-// use the cache, it warns once per request, because deletes and stores are lost.
+// failures.c: warns once per process if the status is a failure of the cache, and not an outcome
+// such as a miss. A process that cannot change the cache warns once per request, because its
+// deletes and stores are lost.
 void apcu_failed(larder_status status);
 
-// page.c: the page that the processes share in addition to the cache, and the time.
+// page.c: a page that the processes share in addition to the cache, and the time of the request.
 bool apcu_page_open(void);
 void apcu_page_close(void);
 void apcu_page_restart(void);
@@ -93,6 +96,8 @@ zend_long apcu_now(void);
 void apcu_use_request_time(void);
 // Makes calls of this thread use the system's time again.
 void apcu_forget_time(void);
+// True if another thread has stored the same key in this second, so that apc.slam_defense refuses
+// the store. Records the store otherwise.
 bool apcu_is_slam(zend_string *name);
 
 // Makes calls of this thread use the time of the request, if apc.use_request_time is on.
@@ -103,16 +108,17 @@ static zend_always_inline void apcu_prepare_time(void)
     }
 }
 
-// info.c
+// info.c: functions that report about the cache.
 void apcu_info_register(void);
+// Returns the number of slots in APCu's hash table, which Larder does not have: see apcu_slot_of.
 zend_long apcu_slots(void);
 
-// functions.c
+// functions.c: operations on one name, for several PHP functions.
 bool apcu_fetch_name(zend_string *name, zval *value);
 bool apcu_store_name(zend_string *name, zval *value, zend_long ttl, bool is_add);
 bool apcu_delete_name(zend_string *name);
 
-// walk/iterator.c
+// walk/iterator.c: the class APCUIterator.
 void apcu_iterator_register(int module_number);
 bool apcu_iterator_delete(zval *object);
 

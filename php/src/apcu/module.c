@@ -1,4 +1,5 @@
-// The module: it starts before php-fpm and Apache fork, so that all workers share one cache.
+// The module `apcu`. PHP starts it before php-fpm and Apache fork, so that all workers share the
+// cache that it opens.
 
 #include "larder_apcu.h"
 #include "arginfo.h"
@@ -11,7 +12,8 @@ ZEND_DECLARE_MODULE_GLOBALS(larder_apcu)
 
 larder *apcu_opened;
 
-// APCu's slots take 8 bytes each, and its header about 300.
+// The memory that APCu takes from apc.shm_size for each slot of its hash table and, about, for its
+// header.
 #define SLOT_BYTES 8
 #define HEADER_BYTES 300
 
@@ -97,7 +99,8 @@ static void check_process(void)
 
 static PHP_GSHUTDOWN_FUNCTION(larder_apcu)
 {
-    // Closes the handle of the thread. MSHUTDOWN closes the handle of the process.
+    // Closes the handle of this thread. The main thread's handle is the one of the process, which
+    // MSHUTDOWN closes.
     if (larder_apcu_globals->cache != apcu_opened) {
         larder_close(larder_apcu_globals->cache);
     }
@@ -116,15 +119,17 @@ static PHP_RINIT_FUNCTION(larder_apcu)
         apcu_failed(larder_share(apcu_opened, &apcu_cache));
     }
 #endif
-    // Code may have set the time at the start of the process, or after this module's end of the
-    // last request (for example a session handler).
+    // The time of the last request may still be set: a session handler, for example, may use the
+    // cache after this module has ended the request. Before the first request a preload may have
+    // set a time.
     apcu_forget_time();
     if (apcu_cache == NULL) {
         return SUCCESS;
     }
     check_process();
     if (APCUG(serializer) == NULL) {
-        // A module that starts after this one has registered its serializer.
+        // The name was unknown when this module started. A module that started later may have
+        // registered it.
         APCUG(serializer) = apcu_serializer_named(APCUG(serializer_name));
     }
     return SUCCESS;

@@ -1,6 +1,9 @@
-// A page that processes and threads share in addition to the cache. It contains data that APCu has
-// in its header: when the cache began, and the last key that was stored. The file also sets the
-// time of the request.
+// A page of memory that processes and threads share in addition to the cache. It contains data that
+// APCu has in its header: when the cache began, and the last key that was stored, for slam defense.
+// Slam defense (apc.slam_defense) refuses a store if another thread or process has just stored the
+// same key.
+//
+// This file also gives the cache the time of the request, for apc.use_request_time.
 
 #include "larder_apcu.h"
 #include "SAPI.h"
@@ -8,12 +11,12 @@
 #include <time.h>
 
 // The last store. Its fields may be inconsistent with each other while another thread writes them.
-// Slam defense is a guess, as it is in APCu.
+// Then slam defense may decide wrongly, which is acceptable: it is a guess in APCu as well.
 typedef struct last_store {
     _Atomic zend_ulong hash;
     _Atomic size_t key_bytes;
     _Atomic zend_long at;
-    // The thread that stored, in any process.
+    // The id of the thread that stored, which may be in another process.
     _Atomic pid_t thread;
 } last_store;
 
@@ -96,7 +99,7 @@ bool apcu_is_slam(zend_string *name)
 }
 
 #ifdef APC_DEBUG
-// Moves the time of the request, for tests of times to live.
+// Moves the time of the request. APCu's tests of times to live call it instead of waiting.
 PHP_FUNCTION(apcu_inc_request_time)
 {
     zend_long by = 1;

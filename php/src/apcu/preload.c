@@ -30,7 +30,8 @@ static zend_string *read_file(const char *path)
     return text;
 }
 
-// No user class exists yet, so objects become incomplete objects, which a request can complete.
+// Allows no classes, because no user class exists yet. An object becomes a __PHP_Incomplete_Class,
+// which keeps the name of its class.
 static bool unserialize(zend_string *text, zval *value)
 {
     const unsigned char *at = (const unsigned char *)ZSTR_VAL(text);

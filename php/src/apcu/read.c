@@ -33,8 +33,9 @@ static bool read_long(get_function get, const apcu_key *key, size_t bytes, zval 
     }
 }
 
-// After two long values a third one is likely, so the first get already reads into a long string.
-// Otherwise the first get only returns the length.
+// Reads a value to a buffer on the stack. If it does not fit, this only returns its length, and a
+// second call reads it to a string. After two long values the next one is expected to be long, so
+// the first call is skipped: see apcu_lengths.
 static zend_always_inline bool read_by(get_function get, const apcu_key *key, zval *value)
 {
     char room[APCU_ROOM_BYTES];

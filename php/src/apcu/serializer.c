@@ -1,10 +1,11 @@
-// Serializers: PHP's own, and serializers that other modules register through a constant of APCu.
+// Serializers: PHP's own, and serializers that other modules such as igbinary register. They find
+// the function for this in a constant that APCu defines.
 
 #include "larder_apcu.h"
 #include "zend_smart_str.h"
 
-// The name of a constant, whose value is the address of the function that registers a serializer.
-// The number is the version of that function's type.
+// The name of that constant. Its value is the address of the function that registers a serializer.
+// The number in the name is the version of the function's type.
 #define HOOK "\0apc_register_serializer-0"
 
 #define SERIALIZERS_MAX 16
@@ -72,7 +73,7 @@ static int php_unserialize(zval *value, unsigned char *bytes, size_t count, void
     const unsigned char *at = bytes;
     bool is_whole = apcu_native_unserialize(value, &at, bytes + count, NULL);
     if (!is_whole) {
-        // The same report as unserialize().
+        // The same notice as unserialize() gives.
         php_error_docref(NULL, E_NOTICE, "Error at offset " ZEND_LONG_FMT " of %zu bytes",
                          (zend_long)(at - bytes), count);
     }
@@ -124,7 +125,8 @@ size_t apcu_value_limit(void)
     return (size_t)APCUG(shm_size) / 2;
 }
 
-// Inside an array, a resource is left to the serializer.
+// Like APCu, leaves a resource inside an array to the serializer, if there is one. serialize()
+// stores it as 0.
 bool apcu_refuse_resource(bool is_nested)
 {
     if (is_nested && APCUG(serializer) != NULL) {
@@ -151,8 +153,8 @@ bool apcu_serialize(apcu_encoded *encoded, zval *value)
     }
     const apcu_serializer *serializer = APCUG(serializer);
     if (serializer == NULL) {
-        // In this case APCu copies arrays without a serializer, which preserves a reference of the
-        // array to itself.
+        // Without a serializer APCu copies the array. The copy preserves a reference of the array
+        // to itself, so here `value` stays a reference, which serialize() also preserves.
         serializer = &php_serializer;
     } else {
         ZVAL_DEREF(value);

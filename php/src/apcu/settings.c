@@ -1,4 +1,4 @@
-// The ini keys of APCu.
+// The ini keys of APCu, with its defaults.
 
 #include "larder_apcu.h"
 #include "php_ini.h"

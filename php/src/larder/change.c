@@ -5,7 +5,8 @@
 // A change of an item that other processes change continuously fails after this many tries.
 #define TRIES_MAX 1000
 
-// A stored item during a change. A load ends successfully only if the item did not change.
+// A stored item during a change. larder_begin_load and larder_end_load make the change atomic: the
+// second call fails if the item has changed since the first. So no lock is needed.
 typedef struct larder_change {
     larder_load load;
     larder_item item;
@@ -98,8 +99,8 @@ bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected,
     return status == LARDER_OK;
 }
 
-// Tries once to change a counter that is stored under the hash of its key. The value begins with
-// the full key.
+// Tries once to change a counter that is stored under a hash. larder_add_i64 cannot do it, because
+// the value begins with the name.
 static larder_status try_step(larder_object *object, larder *cache, const apcu_key *key,
                               zend_long by, uint32_t ttl, zend_long *number, bool *is_over)
 {

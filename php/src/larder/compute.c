@@ -1,4 +1,5 @@
-// getOrCompute: one process computes a value, and the others wait for it or return the stale value.
+// getOrCompute(): one process computes a value. The others wait for it, or return the stale value:
+// a value whose time to live has ended, but that is kept for `staleFor` more seconds.
 
 #include "larder_php.h"
 
@@ -35,7 +36,8 @@ static bool read_held(apcu_held *held, zval *value)
     return larder_read(((larder_held *)held)->object, held->key, value, NULL);
 }
 
-// Returns the times for a call whose key is already the first of the list.
+// Returns the times for a call that is already the first in the list. If the list contains another
+// call, this one is inside the callback of the other.
 static apcu_lease_times times_of_settings(const larder_held *held)
 {
     uint64_t wait_us = (uint64_t)LG(compute_wait) * 1000000;
@@ -45,7 +47,8 @@ static apcu_lease_times times_of_settings(const larder_held *held)
     };
 }
 
-// Takes the lease. True if another process has stored the value instead.
+// Takes the lease, or waits for the value. True if another process has stored it. False if this
+// process must compute it.
 static bool wait_for_value(larder_held *held, zval *value)
 {
     larder *cache = larder_cache_of(held->object->region);
@@ -53,7 +56,7 @@ static bool wait_for_value(larder_held *held, zval *value)
     return cache != NULL && apcu_lease_wait(&held->held, cache, &times, read_held, value);
 }
 
-// Takes the lease of a stale value. False if another process computes it.
+// Takes the lease to compute a stale value again. False if another process is already doing this.
 static bool take_lease(larder_held *held)
 {
     larder *cache = larder_cache_of(held->object->region);
@@ -66,14 +69,15 @@ static void call_and_store(larder_held *held, zend_fcall_info *callback,
     ZVAL_UNDEF(value);
     apcu_call(callback, cached, held->held.name, value);
     if (Z_TYPE_P(value) == IS_UNDEF || EG(exception) != NULL) {
-        // An exception, or exit().
+        // The callback has thrown, or called exit().
         return;
     }
     larder_write(held->object, &held->key, value, ttl, stale, larder_set);
 }
 
-// Computes the value, unless another process does. In this case `value` is the other process's
-// result, or stays the stale value.
+// Computes the value, unless another process does. In this case `value` stays the stale value if
+// there is one; otherwise it becomes the result of the other process. A recursive call takes no
+// lease, because its process already holds it: it returns the stale value, or computes.
 static void compute(larder_held *held, zend_fcall_info *callback, zend_fcall_info_cache *cached,
                     uint32_t ttl, uint32_t stale, zval *value)
 {

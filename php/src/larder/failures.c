@@ -1,5 +1,6 @@
-// Misuse throws an exception. Failures of the cache are warnings, once per process. If the process
-// cannot use the cache, it warns once per request, because deletes and stores are lost.
+// Misuse of the interface throws an exception. Failures of the cache are warnings, once per
+// process. A process that cannot change the cache warns once per request, because its deletes and
+// stores are lost.
 
 #include "larder_php.h"
 #include "zend_exceptions.h"
@@ -53,7 +54,7 @@ void larder_misuse(const char *format, ...)
     va_start(arguments, format);
     zend_string *message = zend_vstrpprintf(0, format, arguments);
     va_end(arguments);
-    // A pending exception becomes the previous one.
+    // If an exception is pending, PHP makes it the `previous` of the new one.
     zend_throw_exception(larder_exception_class, ZSTR_VAL(message), 0);
     zend_string_release(message);
 }

@@ -1,5 +1,5 @@
-// igbinary, through the functions that its module exports. They are looked up with the first value,
-// so that PHP may load the modules in either order.
+// Calls igbinary through the functions that its module exports. They are looked up when the first
+// value needs them and not at the start, so that PHP may load the two modules in either order.
 
 #include "larder_php.h"
 #include "zend_portability.h"
@@ -46,15 +46,16 @@ bool larder_igbinary_unserialize(zval *value, const char *at, size_t bytes)
     return unserialize((const uint8_t *)at, bytes, value) == 0 && EG(exception) == NULL;
 }
 
-// The number of bytes that follow the type of a value, and the number of bytes of its length.
+// The content of a value after its type byte: `skipped` bytes, or a length of `length_bytes` bytes
+// and then that number of bytes.
 typedef struct form {
     bool is_known;
     uint8_t skipped;
     uint8_t length_bytes;
 } form;
 
-// The types of igbinary except objects. The keys and values of an array follow it in the same
-// encoding.
+// All types of igbinary except objects. "Again" is a reference to an earlier string or array. The
+// keys and values of an array are not skipped: they follow it and have types themselves.
 static const form forms[] = {
     [0x00] = {true, 0, 0},                                               // null
     [0x01] = {true, 1, 0}, [0x02] = {true, 2, 0}, [0x03] = {true, 4, 0}, // an array again
@@ -72,8 +73,9 @@ static const form forms[] = {
 
 #define HEADER_BYTES 4
 
-// igbinary reads the same values in the same order, whatever the lengths of the arrays are. It
-// cannot reach an object that this function does not find.
+// Reads all values one after the other, without regard to the number of items of the arrays.
+// igbinary reads the same values in the same order, but stops at the end of the outermost array. So
+// it cannot reach an object that this function does not find, even in damaged bytes.
 bool larder_igbinary_has_objects(const char *text, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)text + HEADER_BYTES;

@@ -13,7 +13,8 @@ bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name)
         return false;
     }
     if (UNEXPECTED(object->region->is_server)) {
-        // Other clients use the same keys, so a long key is not replaced by its hash.
+        // A server has other clients, which would not find an item under the hash of its name. So a
+        // name that is too long is an error.
         *key = (apcu_key){.at = ZSTR_VAL(name), .bytes = ZSTR_LEN(name)};
         if (ZSTR_LEN(name) > LARDER_KEY_BYTES_MAX) {
             larder_misuse("A key on a server must have at most %d bytes", LARDER_KEY_BYTES_MAX);
@@ -25,7 +26,8 @@ bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name)
     return true;
 }
 
-// Returns the length of an interval that begins now, in seconds.
+// Returns the length in seconds of an interval that begins now. It is computed with dates, because
+// months and years have different lengths.
 static zend_long seconds_of(zend_object *interval)
 {
     zval now, argument, end, stamp;
@@ -138,8 +140,8 @@ bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *
     if (UNEXPECTED(cache == NULL)) {
         return false;
     }
-    // After two long values a third one is likely, so the first get already reads into a long
-    // string.
+    // After two long values the next one is expected to be long, so this skips the larder_get that
+    // only returns the length: see apcu_lengths.
     larder_status status = LG(lengths).long_in_row == 2
         ? LARDER_TOO_SMALL
         : larder_get(cache, key->at, key->bytes, room, sizeof room, &item);

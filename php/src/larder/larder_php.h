@@ -1,4 +1,5 @@
-// Declarations that the files of the module `larder` share.
+// Declarations that the files of the module `larder` share. Terms such as name, key and lease are
+// defined in values/values.h.
 
 #ifndef LARDER_PHP_H
 #define LARDER_PHP_H
@@ -10,16 +11,17 @@
 // The version of the module, the same as the library's.
 #define LARDER_PHP_VERSION "0.1.0"
 
-// A lease that this process holds, on the stack of its call.
+// A call of getOrCompute() that computes a value: an apcu_held with the cache and the key.
 typedef struct larder_held larder_held;
 
-// The memory of a cache: private, shared by a process and its children, or in a file.
+// The place of a cache: memory that a process shares with its children, a file, or a server. A
+// *named* region is a file or a server; each thread has a list of its named regions.
 typedef struct larder_region {
-    // The next file or socket that this thread has named.
+    // The next named region of this thread.
     struct larder_region *next;
-    // Null before the first use, and if the region cannot be used.
+    // The open cache. Null before the first use, and if the region cannot be used.
     larder *cache;
-    // The file or the socket of a server; null for memory without a file.
+    // The path of the file, or of the server's socket; null for memory without a file.
     char *path;
     bool is_server;
     uint32_t timeout_ms;
@@ -29,12 +31,14 @@ typedef struct larder_region {
     uint32_t permissions;
     uid_t owner;
     gid_t group;
-    // The attached file, to notice when its name refers to another one.
+    // Identify the file that is open. If the path now refers to a file with other numbers, the
+    // file was replaced.
     dev_t device;
     ino_t inode;
-    // When the name was last looked up.
+    // When this thread last tried to open the region, or checked whether the file was replaced.
     time_t checked_at;
-    // The number of files that this thread had opened at the last use.
+    // The value of LG(opens) at the last use. It orders the files by their last use without reading
+    // a clock: the order only matters when the thread opens another file.
     uint64_t used_at;
     // The number of calls and iterators that keep the file attached.
     uint32_t users;
@@ -49,7 +53,8 @@ typedef struct larder_object {
     bool owns_region;
     // The classes that stored objects may have, in lower case; null for all.
     HashTable *classes;
-    // The tag of the serializer that writes: LARDER_TAG_PHP or LARDER_TAG_IGBINARY.
+    // The serializer for stores: LARDER_TAG_PHP or LARDER_TAG_IGBINARY. Reads use the serializer
+    // that wrote the value.
     uint32_t serializer;
     zend_object std;
 } larder_object;
@@ -67,22 +72,23 @@ ZEND_BEGIN_MODULE_GLOBALS(larder)
     zend_long processes;
     // True if this request has warned that its changes fail.
     bool has_warned;
-    // The files and sockets that this thread has named. Each thread opens them separately.
-    // Otherwise a thread that finds another file under the name could close the old one while
-    // another thread uses it.
+    // The list of this thread's named regions. Each thread opens them separately. Otherwise a
+    // thread that finds another file under the name could close the old one while another thread
+    // uses it.
     larder_region *named;
-    // The number of files that this thread has opened so far.
+    // How often this thread has opened a file.
     uint64_t opens;
-    // The file of larder.path, once this thread has used it.
+    // The region of larder.path, once this thread has used it.
     larder_region *configured;
     // The object of Larder\Cache::shared() in this request.
     zend_object *shared;
-    // The classes of the value that is decoded or encoded next.
+    // Arguments of apcu_serialize and apcu_unserialize, which src/values calls without the object:
+    // its classes and its serializer. They are set before each call of src/values.
     HashTable *classes;
-    // The serializer of the value that is encoded next.
     uint32_t serializer;
+    // The calls of getOrCompute() that are in progress, the last one first.
     apcu_held *held;
-    // The lengths of the last values that were read.
+    // Predicts the length of the next value that is read.
     apcu_lengths lengths;
     // In seconds: how long processes wait for another process's value, and how long leases last.
     zend_long compute_wait;
@@ -114,10 +120,11 @@ uint64_t larder_memory_setting(void);
 bool larder_is_cli(void);
 // Returns the classes of a comma-separated list, or null for `*`.
 HashTable *larder_classes_of(const char *list);
-// Returns the classes of the ini key; `is_named` is true for a cache in a file.
+// Returns the classes of larder.unserialize_classes. If it is not set, returns an empty set for a
+// cache in a file (`is_named`), and null for all classes otherwise.
 HashTable *larder_classes_setting(bool is_named);
 
-// place/region.c: opening.
+// place/region.c: finds, opens and closes regions.
 larder_region *larder_region_private(uint64_t memory_bytes, uint64_t item_bytes_max);
 larder_region *larder_region_named(const char *path, uint64_t memory_bytes,
                                    uint64_t item_bytes_max, uint32_t permissions);
@@ -144,8 +151,8 @@ static zend_always_inline larder *larder_cache_of(larder_region *region)
     return cache;
 }
 
-// Keeps the file of a region attached until its release. Regions without a file are shared by
-// threads and never replaced.
+// Keeps the file of a region open until larder_region_release. Nothing is counted for a region
+// without a file: it is never closed before the end, and threads share the struct.
 static zend_always_inline void larder_region_hold(larder_region *region)
 {
     region->users += region->path != NULL;
@@ -173,20 +180,23 @@ typedef struct larder_ttl {
     bool is_null;
 } larder_ttl;
 
-// A time to live is at most 68 years: a longer one does not expire.
+// A time to live is at most 68 years: an item with a longer one does not expire.
 #define LARDER_TTL_MAX INT32_MAX
 
-// From this bit on the flags contain the seconds that an item remains as a stale one.
+// getOrCompute() with `staleFor` keeps an item for that many more seconds after its time to live,
+// in which the item is stale. The cache only has the sum as the time to live, so the flags contain
+// `staleFor`: its value, shifted by this number of bits.
 #define LARDER_STALE_SHIFT 5
 #define LARDER_STALE_MAX ((1 << 27) - 1)
 
-// On a server the seconds are in the high 16 bits, which php-memcached leaves to programs. A bit
-// that php-memcached does not use marks them.
+// On a server `staleFor` is in the high 16 bits of the flags, which php-memcached leaves to
+// programs. One bit that php-memcached does not use is set, so that such flags of other programs
+// are not taken for it.
 #define LARDER_REMOTE_STALE_SHIFT 16
 #define LARDER_REMOTE_STALE_MAX UINT16_MAX
 #define LARDER_REMOTE_HAS_STALE 0x8000u
 
-// The bits, in addition to the tag, that determine how php-memcached reads the bytes of a value.
+// The flags that describe the compression of a value that php-memcached has stored.
 #define LARDER_REMOTE_FORM_MASK 0xF0u
 
 // Reads the parameter `int|DateInterval|null $ttl`.
@@ -200,10 +210,12 @@ typedef larder_status (*larder_store)(const larder *cache, const void *key, size
                                       const void *value, size_t value_bytes, uint32_t ttl_secs,
                                       uint32_t flags);
 
-// Converts a time to live. Throws and returns false if it is invalid.
+// Converts a time to live to seconds; 0 does not expire. Throws and returns false if it is invalid.
 bool larder_ttl_of(larder_ttl *ttl, uint32_t *seconds);
-// Finds the stored form of a key. Throws and returns false if the key is invalid.
+// Makes the key of a name. Throws and returns false if the name is invalid.
 bool larder_key_of(larder_object *object, apcu_key *key, zend_string *name);
+// Reads and decodes a value; false on a miss. If `is_stale` is null, a stale value is a miss.
+// Otherwise it is returned, and `is_stale` becomes true.
 bool larder_read(larder_object *object, const apcu_key *key, zval *value, bool *is_stale);
 bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint32_t ttl,
                   uint32_t stale, larder_store store);
@@ -211,7 +223,7 @@ bool larder_encode(larder_object *object, apcu_encoded *encoded, zval *value, co
 bool larder_decode(larder_object *object, zval *value, const char *at, size_t bytes,
                    uint32_t flags, const apcu_key *key);
 
-// remote/values.c: values of servers.
+// remote/values.c: values on a server, which have the form that php-memcached uses.
 bool larder_remote_encode(apcu_encoded *encoded, zval *value);
 bool larder_remote_decode(zval *value, const char *at, size_t bytes, uint32_t flags);
 // True if a stored value equals the encoded one.
@@ -220,7 +232,7 @@ bool larder_remote_is(const apcu_encoded *expected, const char *at, size_t bytes
 // remote/packed.c: decompresses a FastLZ value; returns null if it is damaged.
 zend_string *larder_remote_unpack(const char *at, size_t bytes);
 
-// remote/change.c
+// remote/change.c: compare and set, and counters, on a server.
 larder_status larder_remote_exchange(larder_object *object, larder *cache, const apcu_key *key,
                                      const apcu_encoded *expected, const apcu_encoded *encoded,
                                      uint32_t ttl);
@@ -228,23 +240,25 @@ larder_status larder_remote_exchange(larder_object *object, larder *cache, const
 larder_status larder_remote_step(larder *cache, const apcu_key *key, zend_long by, uint32_t ttl,
                                  zend_long *number);
 
-// remote/many.c
+// remote/many.c: reads several values in one round trip.
 void larder_remote_get_many(larder_object *object, zval *names, HashTable *found);
 
+// Returns the flags that contain `stale` seconds.
 static inline uint32_t larder_stale_flags(const larder_region *region, uint32_t stale)
 {
     return !region->is_server ? stale << LARDER_STALE_SHIFT
         : stale != 0 ? LARDER_REMOTE_HAS_STALE | stale << LARDER_REMOTE_STALE_SHIFT : 0;
 }
 
-// Returns the seconds that an item remains as a stale one.
+// Returns `staleFor` of an item, or 0.
 static inline uint32_t larder_stale_of(const larder_region *region, uint32_t flags)
 {
     return !region->is_server ? flags >> LARDER_STALE_SHIFT
         : (flags & LARDER_REMOTE_HAS_STALE) != 0 ? flags >> LARDER_REMOTE_STALE_SHIFT : 0;
 }
 
-// True if an item is past its time to live, but kept while a process computes it again.
+// True if an item is stale. Its time to live in the cache includes `staleFor`, so it is stale if at
+// most `staleFor` seconds remain.
 static zend_always_inline bool larder_is_stale(const larder_region *region,
                                                const larder_item *item)
 {
@@ -258,36 +272,38 @@ static zend_always_inline bool larder_is_stale(const larder_region *region,
 bool larder_igbinary_is_loaded(void);
 bool larder_igbinary_serialize(apcu_writer *writer, zval *value);
 bool larder_igbinary_unserialize(zval *value, const char *at, size_t bytes);
-// True if a serialized value contains an object, or is damaged.
+// True if a value that igbinary serialized contains an object or is damaged. The function does not
+// unserialize it, so no code of a class runs.
 bool larder_igbinary_has_objects(const char *text, size_t bytes);
 
-// change.c
+// change.c: compare and set, and counters.
 bool larder_exchange(larder_object *object, const apcu_key *key, zval *expected, zval *value,
                      uint32_t ttl);
 bool larder_step(larder_object *object, const apcu_key *key, zend_long by, uint32_t ttl,
                  zend_long *number);
 
-// compute.c
+// compute.c: getOrCompute().
 void larder_compute(larder_object *object, zend_string *name, zend_fcall_info *callback,
                     zend_fcall_info_cache *cached, uint32_t ttl, uint32_t stale, zval *value);
+// Ends the leases that calls still hold at the end of a request.
 void larder_release_held(void);
 
-// walk/walk.c: walks through the keys that begin with a prefix, which a walk borrows.
+// walk/walk.c: walks through the names that begin with a prefix, which a walk borrows.
 typedef struct larder_walker {
     larder_object *object;
     apcu_walk walk;
 } larder_walker;
 
 void larder_walk_begin(larder_walker *walker, larder_object *object, zend_string *prefix);
-// Returns the next key, which the caller releases, or null at the end.
+// Returns the next name, which the caller releases, or null at the end.
 zend_string *larder_walk_next(larder_walker *walker);
 void larder_walk_end(larder_walker *walker);
 
-// walk/items.c
+// walk/items.c: the class Larder\Items.
 void larder_items_register(void);
 void larder_items_begin(zval *items, zend_object *cache, zend_string *prefix);
 
-// place/options.c
+// place/options.c: the options of Larder\Cache::open() and Larder\Client::connect().
 typedef struct larder_open_options {
     uint64_t memory_bytes;
     uint64_t item_bytes_max;
@@ -305,11 +321,13 @@ bool larder_options_take(HashTable *given, bool is_named, larder_open_options *o
 bool larder_client_options_take(HashTable *given, uint32_t *timeout_ms,
                                 larder_open_options *options);
 
-// session.c
+// session.c: the handler of sessions.
 void larder_session_register(void);
 
-// many.c A function that is called for each item of an array or a Traversable. Returning false ends
-// the walk.
+// many.c: methods for several items.
+
+// A function that larder_traverse calls for each item of an array or a Traversable. If it returns
+// false, the other items are skipped.
 typedef bool (*larder_each)(larder_object *object, zval *key, zval *value, void *context);
 void larder_traverse(larder_object *object, zval *items, larder_each each, void *context);
 // Returns the text of a key, which is a string or an integer, or null after an exception.
@@ -339,7 +357,7 @@ PHP_METHOD(Larder_Cache, touch);
 PHP_METHOD(Larder_Cache, cas);
 PHP_METHOD(Larder_Cache, getOrCompute);
 
-// remote/client.c
+// remote/client.c: the class Larder\Client.
 void larder_client_register(void);
 
 #endif

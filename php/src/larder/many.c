@@ -196,7 +196,8 @@ PHP_METHOD(Larder_Cache, deleteMany)
     RETURN_LONG(deleted);
 }
 
-// Deletes by full keys. For long keys the cache's own key contains only the first bytes.
+// Deletes by names, one at a time. larder_remove_prefix compares keys, and the key of a long name
+// contains only its first bytes.
 static zend_long delete_by_names(larder_object *object, zend_string *prefix)
 {
     larder_walker walker;

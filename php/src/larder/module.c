@@ -1,4 +1,5 @@
-// The module `larder`. It starts before php-fpm and Apache fork, so that all workers share a cache.
+// The module `larder`. PHP starts it before php-fpm and Apache fork, so that all workers share the
+// cache that it opens.
 
 #include "larder_php.h"
 #include "ext/standard/info.h"
@@ -18,7 +19,7 @@ static PHP_GINIT_FUNCTION(larder)
     memset(larder_globals, 0, sizeof *larder_globals);
 }
 
-// At the end of a thread, and of the process.
+// PHP calls this at the end of each thread, and at the end of the process.
 static PHP_GSHUTDOWN_FUNCTION(larder)
 {
     larder_regions_forget(larder_globals);

@@ -5,7 +5,7 @@
 #include "ext/standard/php_incomplete_class.h"
 #include "zend_smart_str.h"
 
-// A longer stored value does not fit into any cache that PHP can fill.
+// No cache of PHP stores a longer value.
 #define VALUE_BYTES_MAX ((size_t)1 << 31)
 
 size_t apcu_value_limit(void)
@@ -76,7 +76,8 @@ static zend_class_entry *refused_in_object(zend_object *object, const HashTable 
     return refused;
 }
 
-// Returns the class of the first object that the classes do not allow. Runs no user code.
+// Returns the class of the first object in a value whose class is not in `classes`, or null. Runs
+// no user code.
 static zend_class_entry *refused_of(zval *value, const HashTable *classes)
 {
     ZVAL_DEREF(value);
@@ -160,8 +161,8 @@ bool apcu_unserialize(zval *value, const char *at, size_t bytes, uint32_t tag)
     HashTable *classes = LG(classes);
     ZVAL_NULL(value);
     bool is_whole = unserialize(value, at, bytes, tag);
-    // An object of a class that is not allowed becomes a __PHP_Incomplete_Class, so no code of its
-    // class runs.
+    // PHP has turned an object of a class that is not allowed into a __PHP_Incomplete_Class, so no
+    // code of its class has run. This class is not allowed either, so the value misses.
     if (is_whole && classes != NULL && refused_of(value, classes) != NULL) {
         is_whole = miss("A stored object has a class that larder.unserialize_classes does not "
                         "allow, so its key misses");

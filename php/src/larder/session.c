@@ -1,6 +1,7 @@
-// Sessions: session.save_handler = larder. session.save_path names a file. If it is empty, or a
-// directory like PHP's default, sessions are in the shared cache. A session is locked by a lease
-// from its start to its end.
+// The handler of sessions, for `session.save_handler = larder`. session.save_path names the file of
+// a cache. If it is empty, or a directory like PHP's default, sessions are in the shared cache. A
+// request holds the lease of its session's key from the start of the session to its end, so that
+// requests with the same session run one after the other.
 
 #include "larder_php.h"
 #include "ext/session/php_session.h"
@@ -23,8 +24,9 @@ PS_FUNCS_UPDATE_TIMESTAMP(larder);
 
 static const ps_module handler = {PS_MOD_UPDATE_TIMESTAMP(larder)};
 
-// The functions of the session module, which PHP may load from a file after this module, or not at
-// all. A symbol for the linker to resolve would stay null, or end the process at its first use.
+// php_session_create_id of the session module. PHP may load that module after this one, or not at
+// all, so its functions are looked up by name when this module starts. If the linker resolved them,
+// a missing one would be null, or would end the process at its first use.
 static zend_string *(*create_id)(PS_CREATE_SID_ARGS);
 
 static bool is_wanted(void)
@@ -39,7 +41,7 @@ static bool is_wanted(void)
     return name != NULL && strcmp(name, "larder") == 0;
 }
 
-// This module starts after the session module, if PHP loads it.
+// The module's dependencies make PHP start this module after the session module, if it loads both.
 void larder_session_register(void)
 {
     zend_result (*add)(const ps_module *) = dlsym(RTLD_DEFAULT, "php_session_register_module");
@@ -52,7 +54,7 @@ void larder_session_register(void)
     }
 }
 
-// Returns the key of a session. A long id is replaced by a hash.
+// Returns the key of a session. The key of a long id contains its first bytes and its hash.
 static zend_string *key_of(const zend_string *id)
 {
     zend_string *name =
@@ -85,8 +87,8 @@ static bool lock(session *session, larder *cache, zend_string *key)
 {
     useconds_t pause = PAUSE_MIN_US;
     uint64_t wait_us = (uint64_t)LG(session_wait) * 1000000;
-    // A request that takes longer loses its lock, and may overwrite data that the next request
-    // stores.
+    // A request that takes longer than its lease loses the lock. It may then overwrite data that
+    // the next request has stored.
     uint32_t lease_ms = (uint32_t)MAX(LG(session_lease), 1) * 1000;
     if (session->locked != NULL && zend_string_equals(session->locked, key)) {
         return true;
@@ -153,7 +155,8 @@ PS_CLOSE_FUNC(larder)
     return SUCCESS;
 }
 
-// Reads a locked session. The value of a session that does not exist is an empty string.
+// Reads the data of a locked session. PHP expects an empty string for a session that does not
+// exist.
 static zend_result read_locked(larder *cache, const zend_string *key, zend_string **value)
 {
     larder_item item = {.value_bytes = 1024};
@@ -216,7 +219,8 @@ PS_UPDATE_TIMESTAMP_FUNC(larder)
         status = larder_touch(cache, ZSTR_VAL(id), ZSTR_LEN(id), ttl_of(maxlifetime));
     }
     zend_string_release(id);
-    // An evicted session is stored again.
+    // PHP calls this if the data of the session did not change. If the cache has evicted the
+    // session since, it must be stored again.
     return status == LARDER_MISSING ? ps_write_larder(mod_data, key, val, maxlifetime)
                                     : (status == LARDER_OK ? SUCCESS : FAILURE);
 }
@@ -237,7 +241,7 @@ PS_DESTROY_FUNC(larder)
     return SUCCESS;
 }
 
-// Items expire by themselves.
+// Does nothing, because the cache removes expired sessions itself.
 PS_GC_FUNC(larder)
 {
     *nrdels = 0;

@@ -1,10 +1,17 @@
 // The compact form of a plain array. A plain array is a tree of arrays, scalars and strings,
 // without references, objects and resources.
 //
-// A value is a type byte, followed by nothing, by a number with 7 bits per byte and the sign in the
-// lowest bit, by the 8 bytes of a double, by a length and bytes, or by a count and values. Each
-// item of a map is a key, which is an integer or a string, and a value. Small integers and the
-// lengths of short strings are part of the type byte.
+// Each value begins with a type byte. Its content depends on the type:
+// - null, false, true: nothing.
+// - An integer: a number. Small integers are part of the type byte.
+// - A double: its 8 bytes.
+// - A string: its length as a number, and its bytes. A short length is part of the type byte.
+// - A list, an array with the keys 0, 1, 2 and so on: the number of items, and their values.
+// - A map, any other array: the number of items, and for each a key, which is an integer or a
+//   string, and a value.
+//
+// A number has 7 bits per byte, the lowest first; the high bit is set in all bytes but the last. An
+// integer is shifted by one bit to make room for its sign; the bits of a negative one are inverted.
 
 #include "values.h"
 
@@ -30,7 +37,7 @@ enum {
 // Deeper arrays are left to the serializer, because the C stack is limited.
 #define DEPTH_MAX 200
 
-// A type and a number of 64 bits.
+// The most bytes before the content of a string: the type and a number of 64 bits.
 #define HEAD_MAX 11
 
 static apcu_plain encode_array(apcu_writer *writer, HashTable *array, unsigned depth);
@@ -113,8 +120,8 @@ static apcu_plain encode_value(apcu_writer *writer, zval *value, unsigned depth)
     }
 }
 
-// Leaves a string key that is a decimal number to the serializer, because `unserialize` converts it
-// to an integer.
+// An array with a string key that is a decimal number is left to the serializer, because
+// unserialize() converts such a key to an integer.
 static apcu_plain encode_key(apcu_writer *writer, zend_ulong index, const zend_string *name)
 {
     zend_ulong number;
@@ -183,11 +190,12 @@ apcu_plain apcu_array_encode(apcu_writer *writer, HashTable *array)
     return encode_array(writer, array, 0);
 }
 
-// The remaining bytes of a decoder. They may be damaged, so each read checks the end.
+// The bytes that are not decoded yet. They may be damaged, so each read checks the end.
 typedef struct reader {
     const unsigned char *at;
     const unsigned char *end;
-    // The maximum total number of items in further arrays. Each item takes at least a byte.
+    // The number of items that all further arrays together can have: at first the number of bytes,
+    // because each item takes at least a byte.
     uint64_t items;
 } reader;
 
@@ -312,7 +320,8 @@ static bool decode_array(reader *reader, unsigned type, zval *value, unsigned de
         || count > HT_MAX_SIZE) {
         return false;
     }
-    // Keeps the memory for all counts proportional to the number of bytes.
+    // The array is allocated with its count before its items are read. If each nested array could
+    // claim the same bytes, damaged bytes could allocate many times their number.
     reader->items -= count;
     if (count == 0) {
         ZVAL_EMPTY_ARRAY(value);

@@ -1,9 +1,10 @@
-// Removes all items, so that no counter includes them.
+// Clears a cache like APCu, after which the number of items is 0. larder_clear only hides the
+// items: the cache still counts them until it removes them.
 
 #include "values.h"
 
-// A step of larder_maintain removes the items of a few segments. The limit ends the loop if other
-// processes store items continuously.
+// One call of larder_maintain removes the items of a few segments. The limit ends the loop even if
+// other processes store items so fast that the number never becomes 0.
 #define STEPS_MAX 1000
 
 larder_status apcu_clear(larder *cache)
@@ -11,7 +12,6 @@ larder_status apcu_clear(larder *cache)
     larder_status status = larder_clear(cache);
     uint64_t items = 0;
     for (int step = 0; status == LARDER_OK && step < STEPS_MAX; ++step) {
-        // The cache counts cleared items until it removes them.
         if (larder_length(cache, &items) != LARDER_OK || items == 0) {
             break;
         }

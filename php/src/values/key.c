@@ -1,5 +1,5 @@
-// Keys that the cache cannot store unchanged: empty keys, long keys, and keys that begin with the
-// mark of a hash.
+// The keys of names that the cache cannot store unchanged: empty names, long names, and names that
+// begin with the mark of a hash.
 
 #include "values.h"
 #include "ext/hash/php_hash.h"

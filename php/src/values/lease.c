@@ -1,8 +1,10 @@
-// The lease of a key: one process computes its value, and the others wait for it.
+// Leases. The process that holds the lease of a key computes its value. The others wait, and read
+// the value from time to time, because the cache does not notify them.
 
 #include "values.h"
 #include <unistd.h>
 
+// The pause between two reads. It begins with the minimum, and doubles up to the maximum.
 #define PAUSE_MIN_US 200
 #define PAUSE_MAX_US 10000
 
@@ -46,7 +48,8 @@ bool apcu_lease_take(apcu_held *held, const larder *cache, uint32_t ms)
     larder_status status =
         larder_lease(cache, held->key->at, held->key->bytes, ms, &held->lease);
     held->has_lease = status == LARDER_OK;
-    // If no lease is possible, as in a full cache, each process computes the value.
+    // Other failures, such as a full cache, must not prevent the computation: each process then
+    // computes the value without a lease.
     return status != LARDER_BUSY;
 }
 
@@ -66,7 +69,7 @@ bool apcu_lease_wait(apcu_held *held, const larder *cache, const apcu_lease_time
             return true;
         }
     }
-    // The previous holder of the lease may have stored the value.
+    // The previous holder may have stored the value between the last read and the end of its lease.
     return read(held, value);
 }
 

@@ -1,4 +1,4 @@
-// Reads the names in an array in groups, and prefetches the memory of each group.
+// Reads the names in an array in groups, and prefetches the items of each group.
 
 #include "values.h"
 
@@ -17,7 +17,8 @@ static void forget_group(apcu_names *names)
     }
 }
 
-// Keys under their hash are rare and are not prefetched.
+// Passes the names as keys, although some may be stored under a hash. The items of these few names
+// are not prefetched.
 static void prefetch(const apcu_names *names, const larder *cache)
 {
     larder_slice slices[APCU_NAMES_GROUP];

@@ -1,6 +1,6 @@
-// PHP's own serializer. User code that runs during serialization can use the cache.
-// `serialize_lock` gives its calls a separate state, so that they do not refer to references of the
-// outer value (bug 76145).
+// PHP's own serializer. It may run user code, such as __serialize(), which may store another value
+// in the cache. Without `serialize_lock` both values would share one state, and the inner text
+// could refer to parts of the outer value (bug 76145 of PHP). With it, each has a separate state.
 
 #include "values.h"
 #include "ext/standard/basic_functions.h"

@@ -5,7 +5,7 @@
 #include "main/snprintf.h"
 #include "zend_strtod.h"
 
-// The number of digits that distinguishes all doubles.
+// With 17 digits, different doubles have different texts.
 #define DOUBLE_DIGITS 17
 #define DOUBLE_TEXT_MAX 64
 
@@ -117,7 +117,8 @@ static bool decode_double(zval *value, const char *at, size_t bytes)
     return true;
 }
 
-// Encodes into the writer. The serializer's bytes follow the writer's current content.
+// Appends an array to the writer. If the array is not plain, discards the part of the compact form
+// that was already written, and uses the serializer.
 static bool encode_array(apcu_encoded *encoded, zval *value)
 {
     size_t front = encoded->writer.at - encoded->writer.begin;

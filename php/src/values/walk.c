@@ -2,7 +2,8 @@
 
 #include "values.h"
 
-// Enough for the items of every group of the index that is not overfull.
+// The cache returns the items of a group of its index together. This is enough for all groups
+// except rare overfull ones, for which the capacity is doubled.
 #define CAPACITY 128
 #define KEY_BYTES_EACH 256
 
@@ -58,8 +59,8 @@ static larder_status next_group(apcu_walk *walk, const larder *cache)
     return status;
 }
 
-// Reads the full key of an item that is stored under its hash, or returns null if the item no
-// longer exists.
+// Reads the name of an item that is stored under a hash. Returns null if the item no longer exists,
+// or if a longer value replaced it before each of three reads.
 static zend_string *read_name(const larder *cache, const char *key, const larder_entry *entry)
 {
     size_t capacity = entry->value_bytes;

@@ -9,7 +9,7 @@ module=$(realpath "$1")
 source=target/php/symfony
 conformance/debian_source.sh symfony 5.4.53+dfsg "$source"
 cache=src/Symfony/Component/Cache
-# Without this list of skipped tests the slow ones run also.
+# Removes the list of slow tests that Symfony skips for this adapter, so that they run also.
 sed '/protected \$skippedTests/,/];/d' "$source/$cache/Tests/Adapter/ApcuAdapterTest.php" \
     >"$source/$cache/Tests/Adapter/WholeApcuAdapterTest.php"
 sed -i 's/class ApcuAdapterTest/class WholeApcuAdapterTest/' \

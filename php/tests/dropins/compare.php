@@ -2,9 +2,9 @@
 
 /**
  * Makes random calls on the drop-in and on WordPress's own class, and compares the results:
- * `compare.php WP_LOAD SEED CALLS`. The drop-in starts new requests in between, which lose their
- * local copies, while WordPress's class continues in one request. Shared values must last as long
- * as values in one request of WordPress.
+ * `compare.php WP_LOAD SEED CALLS`. Between the calls the drop-in starts new requests, which do not
+ * have the values that the previous request kept in PHP. WordPress's class makes all calls in one
+ * request. The results must be equal, because the drop-in finds the values in the shared cache.
  */
 
 require $argv[1];
@@ -24,7 +24,7 @@ $values = [
 $pick = fn (array $list) => $list[mt_rand(0, count($list) - 1)];
 $several = fn () => array_map(fn () => $pick(array_slice($keys, 0, 12)), range(0, mt_rand(0, 4)));
 
-/** One request with both classes. */
+/** The drop-in, and WordPress's own class. */
 $ours = new WP_Object_Cache();
 $own = new Own_Object_Cache();
 $ours->flush();

@@ -231,8 +231,9 @@ def what_was_read_before_a_change_is_not_stored_after_it(wordpress):
 
 @scenario
 def an_option_that_changes_meanwhile_keeps_its_change(wordpress):
-    """A slow request has read all options, or the list of absent ones. It writes the list with its
-    own change after another request has changed or added an option."""
+    """A slow request reads the list of all options, or of absent ones, and adds its own change. It
+    stores the list after another request has changed or added an option. That change must not be
+    lost."""
     with serve(wordpress) as served:
         browser = Browser(served, "one")
         browser.call(("update_option", "quick", "before"))

@@ -2,10 +2,11 @@
 """php-fpm under real conditions, with a module that has APCu's functions: run.py MODULE [NAME…]
 
 MODULE is the file of the extension. With names it runs only these scenarios, otherwise all except
-MediaWiki's, which needs Debian's package of MediaWiki. SECS is how long workers are killed (5 by
-default). LONGEST_MS is how long another worker may wait in this time (100 by default): other
-programs may preempt a worker that holds a lock, so use 20 only on a quiet machine. It needs
-Debian's php8.2-fpm and nginx, and root, because php-fpm changes the user of its workers."""
+MediaWiki's, which needs Debian's package of MediaWiki. Two environment variables are for the
+scenarios that kill workers: SECS is their duration in seconds (5 by default). LONGEST_MS is how
+long an operation of another worker may take during this time (100 by default). Other programs may
+preempt a worker that holds a lock, so use 20 only on a quiet machine. The script needs Debian's
+php8.2-fpm and nginx, and root, because php-fpm changes the user of its workers."""
 
 import concurrent.futures
 import json

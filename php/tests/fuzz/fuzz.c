@@ -1,5 +1,5 @@
-// Runs the decoder of values on bytes that the encoder did not write; `fuzz.php` calls it. The
-// bytes end at an unreadable page, so that a read beyond them ends the process.
+// An extension with which `fuzz.php` runs the decoder of values on bytes that the encoder did not
+// write. The bytes end at an unreadable page, so that a read beyond them ends the process.
 
 #include "values/values.h"
 #include <signal.h>
@@ -8,8 +8,9 @@
 // The longest input of a case.
 #define INPUT_MAX (1 << 20)
 
-// The memory that a decoded value may take for each byte. Values of the encoder can take as much:
-// an array of one item takes 2 bytes, and 376 bytes in PHP.
+// The memory that a decoded value may take: MEMORY_OF_VALUE, and MEMORY_OF_BYTE for each byte that
+// is decoded. Undamaged values need almost as much: an array of one item has 2 bytes in the compact
+// form, and takes 376 bytes in PHP.
 #define MEMORY_OF_BYTE 256
 #define MEMORY_OF_VALUE 4096
 
@@ -24,7 +25,7 @@ static const unsigned char *case_at;
 static size_t case_bytes;
 static uint64_t random_state;
 
-// The functions that src/values calls. This module has no serializer.
+// The functions that src/values expects from a module. This module does not have a serializer.
 size_t apcu_value_limit(void)
 {
     return INPUT_MAX;
@@ -63,7 +64,7 @@ static uint64_t next_random(void)
     return random_state;
 }
 
-// Returns a number below `limit`; small numbers are more frequent.
+// Returns a number below `limit`, or 0 if `limit` is 0. Small numbers are more frequent.
 static size_t below(size_t limit)
 {
     uint64_t number = next_random();
@@ -78,7 +79,8 @@ typedef struct input {
 
 static input current;
 
-// Replaces `removed` bytes, or all bytes up to the end. Does nothing if the result does not fit.
+// Replaces `removed` bytes of the current input at a position, or all bytes from there if there are
+// fewer, by `count` new ones. Does nothing if the result does not fit.
 static void put(size_t at, size_t removed, const void *bytes, size_t count)
 {
     removed = MIN(removed, current.bytes - at);
@@ -101,7 +103,8 @@ static size_t number_to(unsigned char *text, uint64_t number)
     return count;
 }
 
-// Writes nested arrays, each with a count as large as the number of bytes after it.
+// Inserts nested arrays whose counts are as large as the number of bytes after them, or random. A
+// decoder that allocates memory for each of these counts would take far too much.
 static void put_nest(size_t at)
 {
     unsigned char nest[1024];

@@ -1,7 +1,8 @@
 // Runs requests in threads of one process, with PHP's embed library:
 // `threads INI SAPI THREADS REQUESTS SCRIPT`. INI is a php.ini, SAPI the name that modules see. The
-// script returns a function. It is called with the number of the thread and of the request, and
-// returns true if it found no error. At the end the main thread calls it with null and null.
+// script returns a function, which each request calls with the number of its thread and its own
+// number. The function returns true if it found no error. At the end the main thread calls it with
+// null and null.
 
 #include <pthread.h>
 #include <sapi/embed/php_embed.h>

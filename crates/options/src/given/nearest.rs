@@ -1,4 +1,4 @@
-//! The option that a user probably meant.
+//! Suggestions for a misspelled name: finds the options with similar names for the error message.
 
 use std::cmp::Ordering;
 
@@ -52,7 +52,7 @@ pub(crate) fn hint_or(
     }
 }
 
-/// Returns the options in the spelling of the command line: candidates for an unknown long form.
+/// Returns the candidates for an unknown long form: all options as written on the command line.
 pub(crate) fn on_the_command_line() -> impl Iterator<Item = Candidate> {
     rows().map(|row| Candidate {
         word: row.name.to_owned(),
@@ -60,8 +60,8 @@ pub(crate) fn on_the_command_line() -> impl Iterator<Item = Candidate> {
     })
 }
 
-/// Returns the names that `-o` takes, their forms with `no_`, and the other options: candidates for
-/// an unknown name in `-o`.
+/// Returns the candidates for an unknown name in `-o`: the names that `-o` accepts, with and
+/// without `no_`, and all other options.
 pub(crate) fn in_a_list() -> impl Iterator<Item = Candidate> {
     let negated = rows().filter(|row| row.negated.is_some());
     let negated = negated.map(|row| Candidate::plain(&format!("no_{}", row.name)));
@@ -72,12 +72,13 @@ pub(crate) fn in_a_list() -> impl Iterator<Item = Candidate> {
     all.chain(negated)
 }
 
-/// Returns the options by their names in a file or a string map.
+/// Returns the candidates for an unknown name in a file or a string map.
 pub(crate) fn in_a_file() -> impl Iterator<Item = Candidate> {
     rows().filter(|row| row.is_configurable()).map(|row| Candidate::plain(row.name))
 }
 
-/// Returns the options by their variables, to compare with a variable's name after `LARDER_`.
+/// Returns the candidates for an unknown environment variable. They are compared with the part of
+/// its name after `LARDER_`.
 pub(crate) fn in_the_environment() -> impl Iterator<Item = Candidate> {
     let is_variable = |row: &&Row| row.is_configurable() || row.name == Id::Config.row().name;
     rows()
@@ -85,7 +86,7 @@ pub(crate) fn in_the_environment() -> impl Iterator<Item = Candidate> {
         .map(|row| Candidate { word: row.name.to_owned(), shown: row.variable() })
 }
 
-/// Returns the rows that a user may mean.
+/// Returns the options that a user may mean: all except refused ones and options for test suites.
 fn rows() -> impl Iterator<Item = &'static Row> {
     let is_meant = |row: &&Row| !matches!(row.group, Group::Suite | Group::Refused(_));
     Id::ALL.iter().map(|id| id.row()).filter(is_meant)
@@ -95,8 +96,10 @@ fn normal(word: &str) -> String {
     word.to_ascii_lowercase().replace('-', "_")
 }
 
-/// Returns how far two words are apart: first whether one contains the other instead of resembling
-/// it, then the number of changed, missing, added and exchanged letters. `None`: too far.
+/// Returns the distance between two names; `None` if they are not similar. The number counts
+/// changed, missing, added and exchanged letters. The `bool` is true if there are too many of
+/// these, but one word contains the other. Such a pair counts as more distant than all similar
+/// pairs.
 fn distance(given: &str, word: &str) -> Option<(bool, usize)> {
     let changes = strsim::osa_distance(given, word);
     let shorter = given.len().min(word.len());
@@ -107,13 +110,13 @@ fn distance(given: &str, word: &str) -> Option<(bool, usize)> {
     (is_part && shorter >= PART_BYTES_MIN).then_some((true, changes))
 }
 
-/// No option has a name that is longer by more than a few letters.
+/// A longer name is not compared: no option has a name of nearly this length.
 const GIVEN_BYTES_MAX: usize = 64;
 /// The largest number of candidates at the same distance that a message names.
 const SHOWN_MAX: usize = 3;
 /// One wrong letter is accepted for each group of this many letters.
 const LETTERS_PER_CHANGE: usize = 3;
-/// A shorter word is a part of too many others.
+/// A shorter word is not searched in others, because too many contain it.
 const PART_BYTES_MIN: usize = 4;
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use crate::table::row::{Group, Row};
 use crate::value::admin::AdminListen;
 use crate::value::listen::Listen;
 
-/// The origin of a value. Later variants override earlier ones.
+/// The source that gave a value. If several sources give one, the later variant of this list
+/// overrides the earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The table's default.
@@ -24,7 +25,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Returns the option as the user wrote it, to begin an error.
+    /// Returns the option as this source spells it, for the beginning of an error message.
     pub(crate) fn spelling(&self, row: &Row) -> String {
         match self {
             Self::Default | Self::CommandLine => format!("option {}", row.spelling()),
@@ -54,7 +55,7 @@ pub(crate) struct GivenValue {
     pub(crate) origin: Origin,
 }
 
-/// The value of each row, if it has one.
+/// The value of each option, if it has a default or was given.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Values(Vec<Option<GivenValue>>);
 
@@ -81,7 +82,7 @@ impl Values {
         });
     }
 
-    /// Replaces a default of bytes by a lower number of them.
+    /// Replaces a default by a lower number of bytes.
     pub(crate) fn lower_default(&mut self, id: Id, bytes: u64) {
         let value = Value::Bytes(bytes);
         self.0[id as usize] = Some(GivenValue { value, origin: Origin::Default });
@@ -150,7 +151,8 @@ impl Values {
         }
     }
 
-    /// Returns a number of a row that has a default and admits only numbers that fit the type.
+    /// Returns the number of an option that has a default. The kind of the option must allow only
+    /// numbers that fit into `T`.
     pub(crate) fn unsigned<T: TryFrom<i64>>(&self, id: Id) -> T {
         let number = self.number(id).expect("the row has a default");
         T::try_from(number).ok().expect("the row's limits are within the type")
@@ -184,7 +186,7 @@ impl Values {
         }
     }
 
-    /// Returns the first character of a text, of a row whose kind admits only an ASCII one.
+    /// Returns the value of an option that is an ASCII character; `None` if it was not given.
     pub(crate) fn character(&self, id: Id) -> Option<u8> {
         self.text(id)?.bytes().next()
     }
@@ -215,7 +217,8 @@ impl Values {
     }
 }
 
-/// The other options that an option sets, unless they are given again later.
+/// The other options that an option sets. If the user gives one of them later, that value replaces
+/// the implied one.
 fn implied(id: Id) -> &'static [(Id, &'static str)] {
     match id {
         Id::NoModern => &[

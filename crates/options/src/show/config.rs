@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::configured;
 use crate::given::values::Values;
 
-/// Returns the options in effect as a TOML file, each with its source. Reading the file yields the
-/// same options.
+/// Returns the options in effect as a TOML file, each with a comment that names its source. A
+/// larderd that reads this file has the same options.
 pub(crate) fn text(values: &Values) -> String {
     let mut text = String::from("# The options in effect, and the source of each.\n");
     for option in configured::of(values) {

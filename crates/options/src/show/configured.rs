@@ -13,7 +13,7 @@ pub struct ConfiguredOption {
     pub name: &'static str,
     /// Its value as in a TOML file; `None`: it is not set.
     pub value: Option<String>,
-    /// The unit of its value; `None`: the value has no unit, or names one itself.
+    /// The unit of its value; `None` if the value has no unit, or contains it, such as `64m`.
     pub unit: Option<&'static str>,
     /// The source of its value: `default`, `command line`, `environment`, or a file with the line.
     pub origin: Option<String>,
@@ -21,8 +21,8 @@ pub struct ConfiguredOption {
     pub doc: &'static str,
 }
 
-/// Returns the options that a server or a cache was started with. Values that clients have changed
-/// since then are in [`settings`](crate::settings).
+/// Returns the options with which a server or a cache was started. Clients can change some of them
+/// later; [`settings`](crate::settings) returns the current values.
 pub fn configured(options: &Options) -> Vec<ConfiguredOption> {
     of(&options.accepted.0).collect()
 }
@@ -84,7 +84,7 @@ mod unit_tests {
 
     #[test]
     fn a_number_whose_effect_names_a_unit_has_one() {
-        // Its number is in KiB or in bytes, by its size.
+        // A small number means KiB, a large one bytes: see `Slabs`.
         let ambiguous = [Id::SlabChunkMax];
         let words = [" in MiB", " in KiB", "seconds", "bytes of", "in bytes"];
         for id in Id::ALL.iter().filter(|id| !ambiguous.contains(id)) {

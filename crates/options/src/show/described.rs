@@ -1,4 +1,4 @@
-//! The rows as the man page and the completions of larderd show them.
+//! The options as the man page and the shell completions of larderd show them.
 
 use crate::show::help::{effect, has_effect};
 use crate::table::Id;
@@ -6,7 +6,7 @@ use crate::table::kind::Kind;
 use crate::table::row::Place;
 use crate::value::forms::beginning;
 
-/// An option of larderd that a user may want, with its form on the command line.
+/// An option of larderd that has an effect, with its form on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribedOption {
     /// Its letter, without the dash.
@@ -19,19 +19,19 @@ pub struct DescribedOption {
     pub argument: &'static str,
     /// True if the argument may be left out.
     pub is_argument_optional: bool,
-    /// The words that its argument may be, without those that a name or a number follows; empty if
-    /// it may be anything else.
+    /// The allowed words, if its argument is one of a few words; otherwise empty. Leaves out words
+    /// that a name or a number must follow, such as `group:`.
     pub choices: Vec<&'static str>,
     /// True if its argument is the path of a file.
     pub is_path: bool,
-    /// True if memcached does not have it.
+    /// True if only Larder has it, and memcached does not.
     pub is_own: bool,
     /// Its effect and its default: a sentence in lower case without a full stop.
     pub effect: String,
 }
 
-/// Returns the options that have an effect, in the order of the table. Refused options, those that
-/// Larder ignores and those for test suites are left to docs/options.md.
+/// Returns the options that have an effect, in the order of the table. docs/options.md also lists
+/// the others: options that Larder refuses or ignores, and options for test suites.
 pub fn described() -> Vec<DescribedOption> {
     let rows = Id::ALL.iter().map(|id| id.row()).filter(|row| has_effect(row));
     rows.map(|row| DescribedOption {

@@ -278,8 +278,8 @@ mod tests {
         );
     }
 
-    /// The words that the page and the help list are those that parsing takes, and no others: where
-    /// a value is one of a few words, `Kind::parse` has no list but `Kind::forms`.
+    /// The page and the help list exactly the forms that parsing accepts. For a value that is one
+    /// of a few words, `Kind::parse` must use the list of `Kind::forms` and no other.
     #[test]
     fn every_word_that_is_listed_is_accepted_and_every_accepted_one_is_listed() {
         let (page, mut seen) = (options_md(), 0);
@@ -290,7 +290,7 @@ mod tests {
             for form in row.kind.forms() {
                 let text = form.replace("NAME", "www").replace("MS", "7");
                 assert!(row.kind.parse(&text).is_ok(), "{}: {text} is refused", row.name);
-                // Near the word, but another one.
+                // A word that is similar to an allowed one, but not allowed.
                 assert!(row.kind.parse(&format!("x{form}")).is_err(), "{}: x{form}", row.name);
             }
             if row.kind.takes_argument() {
@@ -306,7 +306,8 @@ mod tests {
         assert!(seen >= 7, "{seen} options");
     }
 
-    /// Lists within a value, such as the prefixes of `-l`, which the effect of the option names.
+    /// The text about an option names all words that may occur within its value, such as the
+    /// prefixes of `-l`.
     #[test]
     fn the_words_within_addresses_are_those_that_the_help_names() {
         let doc = Id::Listen.row().doc;

@@ -8,8 +8,8 @@ use crate::table::kind::Kind;
 use crate::table::row::{Group, Place, Row};
 use crate::value::forms::one_of;
 
-/// Returns the page of `-h`, in the layout of memcached's. It omits refused options: programs
-/// search the page for the name of a feature to detect it.
+/// Returns the page of `-h`, in the layout of memcached's. It omits refused options, because
+/// programs search the page for the name of a feature to find out whether it exists.
 pub(crate) fn help(version: &str) -> String {
     let mut page = format!("memcached {version}\n{IDENTITY}\n\n");
     let rows = || Id::ALL.iter().map(|id| id.row());
@@ -73,7 +73,8 @@ fn meaning(row: &Row) -> String {
     }
 }
 
-/// Returns the same of an option that has an effect, with its values if they are a few words.
+/// Returns the effect and the default of an option that has an effect, and its values if they are a
+/// few words.
 pub(crate) fn effect(row: &Row) -> String {
     let forms =
         Some(row.kind.forms()).filter(|forms| !forms.is_empty() && row.kind.takes_argument());

@@ -1,7 +1,7 @@
-//! The documents and the help of the tool name the defaults that the table has.
+//! Checks the defaults of options that the documents and the help of the tool quote.
 //!
-//! A default follows its option in parentheses: `--drain-grace` (5), `--upgrade-drain` seconds
-//! (60). This test finds every such place.
+//! A quoted default follows its option in parentheses: `--drain-grace` (5), `--upgrade-drain`
+//! seconds (60). This test finds all of them, and compares each one with the table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn default_behind(text: &str) -> Option<(&str, &str)> {
     default.starts_with(|c: char| c.is_ascii_digit()).then_some((&text[..end], default))
 }
 
-/// Returns the sentences that are not true.
+/// Returns a message for each quoted default that differs from the table.
 fn stale(text: &str) -> Vec<String> {
     let is = |option: &str| {
         let row =

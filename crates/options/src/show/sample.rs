@@ -1,4 +1,5 @@
-//! The configuration file of a package: every option as a comment, with some set.
+//! The configuration file that a package installs. It lists every option as a comment, and sets a
+//! few that the package needs.
 
 use std::fmt::Write;
 
@@ -6,12 +7,12 @@ use crate::show::help::has_effect;
 use crate::table::Id;
 use crate::table::row::Row;
 
-/// Returns a TOML file with a comment for each option that has an effect: what it does, its values,
-/// and its key with its default. Those of `set`, by name, are set instead, to values as they stand
-/// in the file.
+/// Returns a TOML file with a comment for each option that has an effect: its effect, its values,
+/// and the line that would set it to its default. `set` contains names and values in TOML's syntax:
+/// the lines of these options are not comments and set them.
 ///
 /// # Panics
-/// Panics if `set` names an option that a file cannot have: the caller names them in its source.
+/// `set` names an option that a file cannot have. This is a mistake in the caller's source.
 pub fn sample(set: &[(&str, &str)]) -> String {
     let rows = || {
         let rows = Id::ALL.iter().map(|id| id.row());
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
     use crate::source::invocation::{Invocation, Sources};
 
-    /// Returns what `--print-config` prints with the file, or without one.
+    /// Returns the output of `--print-config` with this file, or without a file.
     fn config(file: Option<&str>) -> String {
         let mut line = vec!["--print-config".to_owned()];
         line.extend(file.map(|_| "--config=larderd.toml".to_owned()));

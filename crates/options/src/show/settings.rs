@@ -7,8 +7,9 @@ use crate::typed::disk_tier::{DiskTier, TierAdmission, TierMode};
 use crate::typed::options::{Options, listen_text};
 use crate::value::protocol::Protocol;
 
-/// Returns the rows of `stats settings`, in memcached's order. A feature that Larder lacks has the
-/// value of a memcached that does not use it. The rows of a disk tier follow if there is one.
+/// Returns the rows of `stats settings`, in memcached's order. A row about a feature that Larder
+/// lacks has the value that memcached shows if the feature is off. With a disk tier, its rows
+/// follow.
 pub fn settings(options: &Options) -> Vec<(&'static str, String)> {
     let rows = ROWS.iter().map(|(name, setting)| (*name, text(*setting, options)));
     rows.chain(options.disk_tier.iter().flat_map(tier)).collect()
@@ -80,7 +81,8 @@ fn port(options: &Options) -> String {
     }
 }
 
-/// With several addresses, each has one worker; a single address has all workers.
+/// Returns the number of workers per UDP socket. With several addresses, each has one worker; a
+/// single address has all workers.
 fn threads_per_udp(options: &Options) -> String {
     if options.listen.len() > 1 { 1 } else { options.worker_count }.to_string()
 }
@@ -104,7 +106,8 @@ fn memory_file(options: &Options) -> String {
     path.unwrap_or_else(|| "(null)".to_owned())
 }
 
-/// Without the option all items of a cache go to the disk.
+/// Returns the smallest size of items that are written to disk. If the option is not given, it is 0
+/// for a cache on disk, which accepts items of any size, and otherwise memcached's default.
 fn ext_item_size(options: &Options) -> String {
     let given = options.accepted.0.number(Id::ExtItemSize);
     let is_cache = options.disk_tier.as_ref().is_some_and(|tier| tier.mode == TierMode::Cache);

@@ -10,12 +10,12 @@ use crate::table::row::Place;
 /// The request of a command line.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// Shows a page and exits; later arguments are not read.
+    /// Shows a page and exits. Arguments after the option for the page are not read.
     Page(Page),
     /// Runs with these values.
     Values {
         values: Values,
-        /// Words that belong to no option.
+        /// Words that are neither an option nor the argument of one.
         strays: Vec<String>,
     },
 }
@@ -71,7 +71,7 @@ fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
     Ok(())
 }
 
-/// Returns the row of a word, and the text that the word stands for without a value.
+/// Finds the row of a word of `-o`. Also returns the value that the word means if no `=` follows.
 fn by_word(name: &str) -> Option<(Id, Option<&'static str>)> {
     let words = || Id::ALL.iter().copied().filter(|id| id.row().place == Place::Word);
     if let Some(id) = words().find(|id| id.row().name == name) {

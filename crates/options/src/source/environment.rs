@@ -6,7 +6,8 @@ use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Row;
 
-/// Parses the variables that begin with `LARDER_`; adds a warning for each that names no option.
+/// Parses the variables that begin with `LARDER_`. Adds a warning for each one that is not the
+/// variable of an option.
 pub(crate) fn read(
     variables: &[(String, String)],
     warnings: &mut Vec<String>,
@@ -43,7 +44,8 @@ fn text<'a>(variables: &'a [(String, String)], row: &Row) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// Returns a warning if a variable with an option's name holds the address of a service.
+/// Returns a warning if the variable of an option contains the address of a Kubernetes service: see
+/// [`is_service_link`].
 fn service_in_place_of_option(variables: &[(String, String)], row: &Row) -> Option<String> {
     let wanted = row.variable();
     let is_link =
@@ -112,7 +114,8 @@ mod tests {
         assert_eq!(error.message, "LARDER_THREADS: \"0\" is not a number from 1 to 1024");
     }
 
-    /// A value that is not the address of a service is a value of the option, and invalid.
+    /// A value that is nearly the address of a service is not ignored: it is an invalid value of
+    /// the option.
     #[test]
     fn an_invalid_port_is_an_error() {
         for wrong in ["x", "://", "11211/udp", "10.0.0.1:11211"] {

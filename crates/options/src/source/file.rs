@@ -10,7 +10,7 @@ use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::Kind;
 
-/// Parses the text of a file; `path` only names it in errors.
+/// Parses the text of a file. `path` is only for error messages.
 pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
     let path: Arc<Path> = path.into();
     let line = |offset: usize| {

@@ -1,8 +1,8 @@
 //! Splits a command line into options as GNU getopt_long does for memcached.
 //!
-//! Letters may be bundled (`-vd`) and may have their argument attached (`-p11211`). Long forms may
-//! be shortened while they stay unique, and take their argument after `=` or as the next word. `--`
-//! ends the options. Words that are not options may stand anywhere.
+//! Letters may be bundled (`-vd`), and an argument may directly follow its letter (`-p11211`). A
+//! long form may be shortened to any unique beginning, and its argument follows `=` or is the next
+//! word. `--` ends the options. Words that are not options may be anywhere between them.
 
 use std::slice;
 
@@ -14,9 +14,9 @@ use crate::table::row::Place;
 /// A piece of a command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Piece<'a> {
-    /// An option and its argument, which is present exactly if its kind takes one.
+    /// An option, with its argument if its kind takes one.
     Option(Id, Option<&'a str>),
-    /// A word that belongs to no option.
+    /// A word that is neither an option nor the argument of one.
     Stray(&'a str),
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn pieces(words: &[String]) -> Pieces<'_> {
 /// An iterator over the pieces. Callers stop at the first error, as memcached does.
 pub(crate) struct Pieces<'a> {
     words: slice::Iter<'a, String>,
-    /// The rest of a word of bundled letters.
+    /// The letters of a bundle that are not read yet.
     letters: &'a str,
     /// True after `--`.
     ended: bool,
@@ -107,8 +107,8 @@ fn by_letter(wanted: char) -> Option<Id> {
     })
 }
 
-/// Finds a long form by its name or a unique prefix. Larder's own forms are searched last, so that
-/// they make none of memcached's abbreviations ambiguous.
+/// Finds a long form by its name or a unique beginning. Forms that only Larder has are searched
+/// last. Otherwise they could make an abbreviation ambiguous that memcached accepts.
 fn by_long(name: &str) -> Result<Id, OptionError> {
     let longs = || Id::ALL.iter().filter_map(|id| Some((*id, id.row().long()?)));
     if let Some((id, _)) = longs().find(|(_, long)| long == name) {

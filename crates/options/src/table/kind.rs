@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Readers,
     /// When a change survives a power loss: see [`crate::Durability`].
     Durability,
-    /// The path of a file and its size, with a colon between.
+    /// The path of a file and its size, separated by a colon.
     FileSize,
 }
 
@@ -130,7 +130,8 @@ impl Kind {
         }
     }
 
-    /// Returns the forms of a value that is one of a few words; empty if it may be anything else.
+    /// Returns the allowed forms if the value is one of a few words; otherwise empty. See
+    /// `value/forms.rs`.
     pub(crate) fn forms(self) -> &'static [&'static str] {
         match self {
             Self::Switch => &SWITCH_WORDS,
@@ -163,7 +164,8 @@ impl Kind {
         !self.argument().is_empty()
     }
 
-    /// Returns the value of an option that is given twice in one source.
+    /// Combines two values of an option that is given twice in one source: lists and counts add up,
+    /// otherwise the later value counts.
     pub(crate) fn repeated(self, earlier: Value, later: Value) -> Value {
         match (self, earlier, later) {
             (Self::Count, Value::Number(earlier), Value::Number(later)) => {

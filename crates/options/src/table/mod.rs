@@ -1,7 +1,7 @@
-//! The rows.
+//! The table: one row for each option.
 //!
-//! Letters and words are in the order of memcached's help. To add an option, add a row, and, if it
-//! behaves, a field of [`crate::Options`].
+//! The rows are in the order of memcached's help. To add an option, add a row; if the option has an
+//! effect, also add a field to [`crate::Options`].
 
 pub(crate) mod kind;
 pub(crate) mod row;
@@ -127,8 +127,8 @@ NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
 Extended = Row::letter('o', "extended", Text).group(Reading)
     .doc("the words below, separated by commas; some take a value: word=value");
 
-// This row comes before the options that it sets: a file and the environment are read in this
-// order.
+// A file and the environment are read in the order of the rows. So this row must come before the
+// options that it sets, or it would override values that the user gave for them.
 NoModern = Row::word("no_modern", Switch)
     .doc("give some words the defaults of memcached 1.4, among them no_maxconns_fast");
 Modern = Row::word("modern", Switch).group(Mapped).doc("no effect, as in memcached");

@@ -5,24 +5,24 @@ use crate::table::kind::Kind;
 /// An option.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// Its name in a TOML file and in a string map; in capitals after `LARDER_` its name in the
-    /// environment; with dashes its long form on the command line.
+    /// Its name in a TOML file and in a string map, such as `memory_limit`. The other names follow
+    /// from it: the variable `LARDER_MEMORY_LIMIT`, and the long form `--memory-limit`.
     pub(crate) name: &'static str,
     pub(crate) place: Place,
     pub(crate) kind: Kind,
     pub(crate) group: Group,
     /// The text of its default value; `None`: it has no default.
     pub(crate) default: Option<&'static str>,
-    /// The text that an `-o` word without `=` stands for; `None`: the word needs a value.
+    /// The value that a word of `-o` means if no `=` follows; `None` if it needs a value.
     pub(crate) bare: Option<&'static str>,
-    /// The text that the `-o` word with the prefix `no_` stands for; `None`: the word does not
-    /// exist.
+    /// The value that the word of `-o` means with the prefix `no_`; `None` if the prefix is not
+    /// allowed.
     pub(crate) negated: Option<&'static str>,
     /// Its effect: one sentence without a full stop, in lower case.
     pub(crate) doc: &'static str,
 }
 
-/// Its place on the command line.
+/// The form of an option on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A letter of memcached and its long form.
@@ -40,15 +40,15 @@ pub(crate) enum Place {
 pub(crate) enum Group {
     /// Larder does the same as memcached.
     Behaves,
-    /// Larder accepts it silently: its purpose is served by other means.
+    /// Accepted without effect and without a warning: Larder serves its purpose in another way.
     Mapped,
     /// Larder ignores it and prints one line at the start, with this reason.
     Warned(&'static str),
     /// Larder refuses to start, for this reason: ignoring the option would change behaviour.
     Refused(&'static str),
-    /// Larder's own, for test suites; not in `-h`.
+    /// An option of Larder for test suites, which `-h` does not show.
     Suite,
-    /// Controls how options are read; command line only.
+    /// Controls how the options are read, such as `--config`. Only on the command line.
     Reading,
 }
 

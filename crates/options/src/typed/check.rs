@@ -9,7 +9,8 @@ use crate::typed::disk_tier::{self, RequestedDiskTier, TierMode};
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 
-/// Lowers defaults that are too large for a given value.
+/// Lowers defaults that are too large for the values that the user gave. The largest item may not
+/// exceed half of the memory.
 pub(crate) fn settle(mut values: Values) -> Values {
     let half = values.bytes(Id::MemoryLimit) / 2;
     let is_default =
@@ -51,7 +52,7 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
     Ok(warnings)
 }
 
-/// An option and the contradiction.
+/// The option that contradicts another, and the text of the error; `None` without a contradiction.
 type Contradiction = Option<(Id, String)>;
 
 fn item_size(values: &Values) -> Contradiction {
@@ -66,7 +67,8 @@ fn item_size(values: &Values) -> Contradiction {
     })
 }
 
-/// Without a value, any largest item is accepted: memory has no classes.
+/// memcached's rules for `slab_chunk_max` apply only if it is given. Larder's memory does not have
+/// size classes, so otherwise any size of the largest item is accepted.
 fn chunk_size(values: &Values) -> Contradiction {
     values.given(Id::SlabChunkMax)?;
     let chunk = u64::from(Slabs::new(values).chunk_bytes_max);
@@ -104,7 +106,8 @@ fn queues(values: &Values) -> Contradiction {
         .then(|| (Id::TemporaryTtl, "it cannot be set without lru_maintainer".to_owned()))
 }
 
-/// io_uring bypasses the system call filter of dropped privileges.
+/// `-o drop_privileges` installs a filter of system calls. The kernel does not apply it to
+/// operations that a process requests through io_uring.
 fn filtered(values: &Values) -> Contradiction {
     let is_uring = values.text(Id::Io) == Some("uring");
     (is_uring && values.switch(Id::DropPrivileges)).then(|| {
@@ -114,7 +117,7 @@ fn filtered(values: &Values) -> Contradiction {
     })
 }
 
-/// Memory for local readers consists of common pages, not of huge ones.
+/// Memory that local readers map cannot be in huge pages.
 fn readers(values: &Values) -> Contradiction {
     (has_readers(values) && values.switch(Id::EnableLargepages)).then(|| {
         let what = "memory for local readers cannot be in huge pages: leave out -L";
@@ -126,7 +129,7 @@ fn has_readers(values: &Values) -> bool {
     values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
 }
 
-/// An admin listener uses the certificates of `-Z`; it has no others.
+/// An admin listener with TLS uses the certificates of `-Z`, because it cannot have different ones.
 fn admin_tls(values: &Values) -> Contradiction {
     let wants_tls = values.admin_listen(Id::AdminListen).iter().any(|listen| listen.tls);
     (wants_tls && !values.switch(Id::EnableSsl)).then(|| {
@@ -169,7 +172,8 @@ fn is_default(values: &Values, id: Id) -> bool {
     given.map(|given| &given.value) == default.as_ref()
 }
 
-/// The operator must choose the mode and the size of a tier directory: they have no default.
+/// The operator must choose the mode and the size of a tier directory, because neither has a
+/// default.
 fn tier_whole(values: &Values) -> Contradiction {
     let asked = RequestedDiskTier::of(values)?;
     let wrong = |id, what: &str| Some((id, what.to_owned()));
@@ -189,7 +193,7 @@ fn tier_whole(values: &Values) -> Contradiction {
     None
 }
 
-/// Some options contradict a disk tier.
+/// Some options cannot be combined with a disk tier.
 fn tier_beside(values: &Values) -> Contradiction {
     let asked = RequestedDiskTier::of(values)?;
     let wrong = |id, what: &str| Some((id, what.to_owned()));
@@ -248,7 +252,8 @@ fn napi_ids(values: &Values) -> Contradiction {
         .then(|| (Id::NapiIds, format!("{queues} are more than the {workers} workers of -t")))
 }
 
-/// An authentication that only one protocol supports excludes the others.
+/// Each of the two authentications works only in one protocol, so the options that allow other
+/// protocols contradict it.
 fn ways_in(values: &Values) -> Contradiction {
     let has_udp = values.number(Id::UdpPort).is_some_and(|port| port != 0);
     let ways = [

@@ -9,8 +9,9 @@ use crate::table::kind::MEBIBYTE;
 use crate::value::durability::Durability;
 use crate::value::file_size::file_size;
 
-/// The longest value of an item that a segment of the disk holds, with any key.
-/// `larder_tier::format::VALUE_BYTES_MAX`; a test of larderd compares them.
+/// The longest value of an item that fits into a segment of the disk, with any key. It must equal
+/// `larder_tier::format::VALUE_BYTES_MAX`, which this crate does not import; a test of larderd
+/// compares the two.
 pub(crate) const ITEM_BYTES_MAX: u64 = (4 << 20) - 4096 - 48 - 32 - 250 - 7;
 
 /// The smallest log, in bytes: eight segments.
@@ -56,7 +57,7 @@ pub struct DiskTier {
     pub durability: Durability,
     /// `--tier-wait-secs`: how long a change waits for the disk before it fails.
     pub wait: Duration,
-    /// `--tier-stop-secs`: how long the stop waits for the disk.
+    /// `--tier-stop-secs`: how long a stop of the server waits until all changes are on the disk.
     pub stop: Duration,
     /// `--tier-dirty-bytes`: memory for changes that are not on the disk yet, in bytes.
     pub dirty_bytes: u64,
@@ -85,7 +86,7 @@ impl DiskTier {
             durability: values.text(Id::Durability).and_then(Durability::parse).unwrap_or_default(),
             wait: secs(Id::TierWaitSecs),
             stop: secs(Id::TierStopSecs),
-            // A default that is too large is lowered; `check` refuses a given one.
+            // Lowers a default that is too large. `check` has refused a given value that is.
             dirty_bytes: dirty.min(largest.max(DIRTY_MIN)),
             accept_loss: values.switch(Id::TierAcceptLoss),
         })
@@ -118,7 +119,8 @@ impl RequestedDiskTier {
     }
 }
 
-/// The memory for changes that are not on the disk is at most this part of `-m` …
+/// The memory for changes that are not on the disk yet is at most the memory of `-m` divided by
+/// this number …
 pub(crate) const DIRTY_PART: u64 = 8;
-/// … or this many bytes.
+/// … but never limited to less than this many bytes.
 pub(crate) const DIRTY_MIN: u64 = MEBIBYTE;

@@ -1,4 +1,4 @@
-//! The options in effect, typed.
+//! The options in effect, as types of Rust.
 
 use std::path::PathBuf;
 use std::slice;
@@ -57,7 +57,8 @@ pub struct Options {
     pub pidfile: Option<PathBuf>,
     /// `-t`: number of workers.
     pub worker_count: usize,
-    /// `-R`: maximum number of commands of one connection in a turn.
+    /// `-R`: maximum number of commands that a worker executes for one connection before it serves
+    /// the next one.
     pub commands_per_turn_max: usize,
     /// Not `-C`: keep cas tokens.
     pub cas: bool,
@@ -124,7 +125,7 @@ pub struct Options {
     pub admin_token_file: Option<PathBuf>,
     /// `--admin-host`: further names of the admin listener.
     pub admin_hosts: Vec<String>,
-    /// `--drain-grace`: seconds that a server which is being drained serves as usual.
+    /// `--drain-grace`: seconds that a server continues to serve as usual after a drain has begun.
     pub drain_grace_secs: u32,
     /// `-o answers_as`: the memcached version to follow where two versions contradict each other.
     pub answers_as: AnswersAs,
@@ -185,9 +186,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads options by their names in a TOML file, with texts as on the command line, for programs
-    /// that keep Larder's options among their own. The second value holds the warnings for the
-    /// user.
+    /// Reads the options from pairs of a name and a value, for programs that keep Larder's options
+    /// among their own. The names are the same as in a TOML file, the values the same as on the
+    /// command line. Also returns the warnings for the user.
     ///
     /// # Errors
     /// Names the first option that does not exist or has a value that is not allowed.
@@ -214,8 +215,7 @@ impl Options {
         Ok((Self::new(values), warnings))
     }
 
-    /// Returns the addresses to bind, each with its port, 0 being any free one; a host of `None` is
-    /// every address of the machine. Empty if there is no TCP: with `-s` and with `-p 0`.
+    /// Returns the addresses to bind for TCP. Empty with `-s`, and with `-p 0`.
     pub fn tcp_addresses(&self) -> Vec<ListenAt> {
         self.addresses(self.port)
     }
@@ -225,8 +225,9 @@ impl Options {
         self.addresses(self.udp_port)
     }
 
-    /// True if other processes may read the cache's memory. False with a memory file: truncating a
-    /// named file would crash its readers.
+    /// True if other processes may read the cache's memory: `--local-readers` allows it, and the
+    /// server listens on a unix socket. False with a memory file, because anyone who truncates a
+    /// named file would crash the readers.
     pub fn has_readers(&self) -> bool {
         self.unix_socket.is_some()
             && self.memory_file.is_none()
@@ -258,7 +259,7 @@ impl Options {
         let is_port_given =
             values.given(Id::Port).is_some_and(|given| given.origin != Origin::Default);
         Self {
-            // -U alone moves TCP too.
+            // Like in memcached, the port of `-U` also applies to TCP if `-p` is not given.
             port: match udp_port {
                 Some(_) if !is_port_given => udp_port,
                 _ => port(&values, Id::Port),
@@ -327,7 +328,8 @@ impl Options {
     }
 }
 
-/// Returns the protocol given, or the one that the authentication needs.
+/// Returns the protocol of `-B`. If it is not given, returns the protocol that the authentication
+/// needs.
 fn protocol(values: &Values) -> Protocol {
     match values.text(Id::Protocol) {
         Some("ascii") => Protocol::Ascii,
@@ -347,7 +349,8 @@ fn io(values: &Values) -> Io {
     }
 }
 
-/// Returns the number of a port row: -1 means any free port, 0 none.
+/// Returns the port of an option; `None` for 0. The value -1 means any free port, which this
+/// function returns as 0.
 fn port(values: &Values, id: Id) -> Option<u16> {
     let port = values.number(id).expect("the row has a default");
     (port != 0).then(|| u16::try_from(port).unwrap_or(0))

@@ -8,14 +8,14 @@ use crate::typed::options::Options;
 use crate::value::admin::AdminAddress;
 
 impl Options {
-    /// Replaces each path by what `absolute` returns for it. Called before the process leaves the
-    /// directory that relative paths refer to.
+    /// Replaces each path by the result of `absolute`. The caller must do this before the process
+    /// leaves the directory that relative paths refer to.
     ///
-    /// A path of a unix socket is replaced only with `-d`: without it the directory stays, and the
-    /// absolute path may be too long for a socket.
+    /// The path of a unix socket is replaced only with `-d`. Without `-d` the process stays in the
+    /// directory, and the absolute path may be too long for a socket.
     ///
     /// # Errors
-    /// Those of `absolute`.
+    /// The errors of `absolute`.
     pub fn make_paths_absolute(
         &mut self,
         absolute: impl Fn(&Path) -> io::Result<PathBuf>,
@@ -74,8 +74,8 @@ mod tests {
         Options::from_map(map).unwrap().0
     }
 
-    /// Follows from the table: an option that is added with a path fails here until it is one of
-    /// [`Options::paths`].
+    /// Tests every option of the table whose value contains a path. So this test fails for a new
+    /// option until [`Options::paths`] returns its path.
     #[test]
     fn no_option_keeps_a_relative_path() {
         let mut seen = 0;

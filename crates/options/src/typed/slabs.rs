@@ -15,8 +15,8 @@ pub struct Slabs {
     /// `-o slab_chunk_max`: the largest class in bytes. If given, it divides the largest item and 1
     /// MiB.
     pub chunk_bytes_max: u32,
-    /// `-o slab_sizes`: all classes but the largest, ascending, in bytes; empty: as the factor
-    /// makes them.
+    /// `-o slab_sizes`: all classes except the largest, ascending, in bytes. If empty, the growth
+    /// factor determines the classes.
     pub sizes: Vec<u32>,
 }
 
@@ -31,8 +31,9 @@ impl Slabs {
     }
 }
 
-/// Returns the largest class. memcached 1.6.45 takes `slab_chunk_max` in KiB, older versions in
-/// bytes: a number above 1024, or one that in KiB exceeds the largest item, must be in bytes.
+/// Returns the largest class. memcached 1.6.45 expects `slab_chunk_max` in KiB, older versions in
+/// bytes. The number is in bytes if it is above 1024, or if as KiB it would exceed the largest
+/// item.
 fn chunk_bytes_max(values: &Values) -> u32 {
     let item_bytes_max = values.bytes(Id::MaxItemSize);
     let bytes = match values.number(Id::SlabChunkMax).and_then(|number| u64::try_from(number).ok())

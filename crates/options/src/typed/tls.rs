@@ -18,11 +18,13 @@ pub struct Tls {
     pub key_format: KeyFormat,
     /// `-o ssl_ca_cert`: the authorities that sign clients' certificates, in PEM.
     pub ca_cert: Option<PathBuf>,
-    /// `-o ssl_verify_mode`: the client certificates asked for at addresses of `-l` without a mode.
+    /// `-o ssl_verify_mode`: the client certificates that the server asks for at addresses of `-l`
+    /// without one of the prefixes `notls:`, `btls:` and `mtls:`.
     pub verify: ClientCertificates,
     /// `-o ssl_ciphers`: names of cipher suites; `None`: all.
     pub ciphers: Option<String>,
-    /// `-o ssl_wbuf_size`: bytes of a response that are encrypted, then sent, at a time.
+    /// `-o ssl_wbuf_size`: how many bytes of a response are encrypted at a time before they are
+    /// sent.
     pub write_bytes: usize,
     /// `-o ssl_session_cache`: clients may resume a session.
     pub session_cache: bool,
@@ -68,8 +70,8 @@ impl Tls {
             ca_cert: path(Id::SslCaCert),
             verify: match values.number(Id::SslVerifyMode) {
                 Some(2) => ClientCertificates::Required,
-                // Without authorities no certificate is valid, and a client without one is accepted
-                // anyway.
+                // In these modes certificates are optional. Without authorities every certificate
+                // would be invalid, so the server does not ask for them.
                 Some(1 | 3) if values.given(Id::SslCaCert).is_some() => {
                     ClientCertificates::Requested
                 }
@@ -82,7 +84,8 @@ impl Tls {
         })
     }
 
-    /// Returns the client certificates asked for at an address; `None` if it is not encrypted.
+    /// Returns the client certificates that the server asks for at an address; `None` if the
+    /// address is not encrypted.
     pub fn client_certificates(&self, security: Security) -> Option<ClientCertificates> {
         match security {
             Security::Default => Some(self.verify),

@@ -10,7 +10,7 @@ use crate::value::listen::host_and_port;
 pub struct AdminListen {
     /// Where it listens.
     pub address: AdminAddress,
-    /// The most that any request may do here.
+    /// The highest role that a request may have at this address, even if its token allows more.
     pub role: Role,
     /// True if connections are encrypted, with the certificates of `-Z`.
     pub tls: bool,

@@ -1,4 +1,4 @@
-//! When a change of a disk tier survives a power loss.
+//! The point from which a change of a disk tier survives a power loss.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use super::forms::form_of;
 /// `--durability`: when a change survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Before it is answered.
+    /// The change survives before the server responds to it.
     Sync,
-    /// At most twice this long after it was answered.
+    /// The change survives at most twice this duration after the response.
     Interval(Duration),
-    /// Some time later, usually within 100 ms.
+    /// The change survives some time after the response, usually within 100 ms.
     Async,
 }
 

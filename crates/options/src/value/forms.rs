@@ -1,8 +1,8 @@
 //! The forms of a value that allows only a few words.
 //!
-//! A form is a word, or the beginning of one up to `:` or `=` and a placeholder in capitals:
-//! `group:NAME`. Parsing, help and docs/options.md use the same lists, so they
-//! cannot contradict each other.
+//! A form is a word such as `off`, or a word with a placeholder in capitals after `:` or `=`, such
+//! as `group:NAME`. Parsing, help and docs/options.md use the same lists of forms, so they cannot
+//! contradict each other.
 
 /// Finds the form of a text. Returns the form and the text in place of the placeholder.
 pub(crate) fn form_of<'a>(
@@ -15,7 +15,7 @@ pub(crate) fn form_of<'a>(
     })
 }
 
-/// Returns the beginning of a form before its placeholder; `None` if the form is a whole word.
+/// Returns the part of a form before its placeholder; `None` if it does not have a placeholder.
 pub(crate) fn beginning(form: &str) -> Option<&str> {
     let at = form.find([':', '='])?;
     Some(&form[..=at])

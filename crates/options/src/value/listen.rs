@@ -13,11 +13,11 @@ pub struct Listen {
     pub port: Option<u16>,
     /// The encryption of its connections.
     pub security: Security,
-    /// The protocol of its clients; `None`: that of `-B`.
+    /// The protocol of its clients; `None`: the protocol of `-B`.
     pub protocol: Option<Protocol>,
 }
 
-/// The encryption of an address's connections. A choice needs `-Z`.
+/// The encryption of an address's connections. All variants except the default need `-Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
     /// `-Z` and `-o ssl_verify_mode` decide.
@@ -109,7 +109,7 @@ fn protocol(text: &str) -> Result<(Option<Protocol>, &str), String> {
     Ok((Some(protocol), rest))
 }
 
-/// Strips a tag. Only memcached's proxy uses it.
+/// Strips a tag, which only memcached's proxy uses.
 fn without_tag(text: &str) -> Result<&str, String> {
     let underlined = || text.strip_prefix("tag_").and_then(|after| after.split_once("_:"));
     match bracketed(text, "tag").or_else(underlined) {

@@ -7,14 +7,14 @@ use crate::value::forms::form_of;
 /// `--local-readers`: the processes of this machine that may read the cache's memory directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalReaders {
-    /// None.
+    /// No process.
     #[default]
     Off,
-    /// Those of the server's user.
+    /// Processes of the server's user.
     SameUser,
-    /// Those of the members of the group with this name.
+    /// Processes of the members of the group with this name.
     Group(String),
-    /// All that may connect.
+    /// All processes that may connect.
     Any,
 }
 

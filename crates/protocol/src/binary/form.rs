@@ -13,14 +13,19 @@ pub(crate) struct Form {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extras {
+    /// Exactly this number of bytes.
     Of(u8),
+    /// No bytes, or this number of bytes.
     NoneOr(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
+    /// The request must not contain a key.
     None,
+    /// The request may contain a key.
     Any,
+    /// The request must contain a key.
     Needed,
 }
 

@@ -15,7 +15,8 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The frame of a response that does not belong to a request.
+    /// The frame of a response that does not belong to a request, such as an error before the
+    /// server closes a connection.
     pub const UNASKED: Self = Self { opcode: opcode::GET, opaque: 0, key: &[] };
 
     /// True if the peer does not want this response. A quiet opcode hides the miss of a get and the

@@ -1,4 +1,4 @@
-//! The form of the response that a request asks for.
+//! The form in which the response to a request must be written.
 
 pub(crate) mod binary;
 pub(crate) mod meta;
@@ -6,7 +6,8 @@ pub(crate) mod meta;
 use crate::lines::line::LINE_END;
 use crate::response::Response;
 
-/// The form of a response. Borrows from the bytes of the command.
+/// The form of a response: the dialect, and the parts of the request that the response depends on.
+/// Borrows from the bytes of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// In the classic text protocol.
@@ -27,8 +28,8 @@ impl Default for Frame<'_> {
 }
 
 impl Frame<'_> {
-    /// True if the peer does not want this response. Only this function implements `noreply`, the
-    /// meta flag `q` and the quiet opcodes of the binary protocol.
+    /// True if the peer does not want this response. Implements `noreply`, the meta flag `q` and
+    /// the quiet opcodes of the binary protocol for all callers.
     #[inline]
     pub fn hides(&self, response: &Response) -> bool {
         match self {
@@ -47,8 +48,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns the value of a store's payload; `None` if the payload does not end with the required
-    /// bytes.
+    /// Returns the value in the payload of a store, which is the value and the bytes that must end
+    /// it. Returns `None` if it does not end with these bytes.
     #[inline]
     pub fn value_of<'b>(&self, block: &'b [u8]) -> Option<&'b [u8]> {
         match self {

@@ -51,7 +51,7 @@ pub(crate) fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
     }
 }
 
-/// Returns the key if it is not too long. Words are never empty.
+/// Returns the key if it is not too long. It cannot be empty, because it is a word of a line.
 #[inline]
 pub(crate) fn short(key: &[u8]) -> Option<&[u8]> {
     (key.len() <= KEY_BYTES_MAX).then_some(key)

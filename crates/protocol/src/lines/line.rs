@@ -7,9 +7,9 @@ use crate::number;
 /// The end of a value, and of every line of a response.
 pub const LINE_END: &[u8] = b"\r\n";
 
-/// The maximum length of a line that the parser buffers completely, without its end, in bytes. A
-/// longer line ends the connection, unless it is a `get`, `gets`, `gat` or `gats`. The parser
-/// yields the keys of these commands as they arrive, in any number.
+/// The maximum length of a line, without its end, in bytes. A longer line ends the connection,
+/// unless it is a `get`, `gets`, `gat` or `gats`. These lines can have any number of keys, because
+/// the parser yields each key when it arrives and does not need the complete line.
 pub const SHORT_LINE_BYTES_MAX: usize = 2048;
 
 /// The maximum length of a value that a line can announce, in bytes. Caches have a lower limit.
@@ -47,14 +47,14 @@ impl<'a> Line<'a> {
 pub(crate) enum Found<'a> {
     /// A complete line.
     Line(Line<'a>),
-    /// The beginning of a line that is not too long yet.
+    /// The input contains only the beginning of a line, and it is not too long so far.
     Beginning,
-    /// A line longer than the limit. Only a list of keys may be that long.
+    /// The line is longer than the limit. Only a list of keys may be that long.
     Long,
 }
 
 /// Finds the end of the first line of `input`. The first `scanned_bytes` do not contain a newline.
-/// The result for a line that is too long does not depend on how its bytes arrive.
+/// The result for a line that is too long does not depend on how many bytes arrive at a time.
 #[inline]
 pub(crate) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
     let unscanned = input.get(scanned_bytes..).unwrap_or_default();

@@ -21,8 +21,9 @@ pub(super) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
     ///
-    /// If a command is refused after the length is known, the server skips the value and honours
-    /// `noreply`. If it is refused earlier, the server can do neither.
+    /// If the length is missing or invalid, the server cannot skip the value: it sends an error,
+    /// even with `noreply`, and parses the value as commands. If another argument is invalid, it
+    /// skips the value and honours `noreply`.
     pub(super) fn store(mut self, mode: StoreMode, with_cas: bool) -> Parsed<'a> {
         let key = self.words.next();
         self.store_of(key, mode, with_cas, None)
@@ -73,10 +74,10 @@ impl<'a> Arguments<'a> {
 
     /// `<key> [noreply]`
     ///
-    /// A number after the key used to be a delay. Zero meant no delay. Any other number requests a
-    /// delayed deletion, which no longer exists and must not become an immediate one. One other
-    /// word is ignored. Two other words are refused, because the client expects a different
-    /// command.
+    /// In old versions of memcached, a number after the key was a delay in seconds. Delayed
+    /// deletions no longer exist. So 0 is accepted, but any other number is refused, because the
+    /// item must not be deleted immediately. One word that is not a number is ignored. Two such
+    /// words are refused, because the client must mean a different command.
     pub(super) fn delete(mut self) -> Parsed<'a> {
         let Some(key) = self.words.next() else {
             return self.refuse(ClientError::BadFormat, false);
@@ -138,8 +139,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `<prefix> [b]`. A further word is refused, because a prefix that is cut off at a space would
-    /// remove too much.
+    /// `<prefix> [b]`. A further word is refused: the client may have sent a prefix that contains a
+    /// space, and the part before the space would remove too many items.
     pub(super) fn delete_prefix(mut self) -> Parsed<'a> {
         let (Some(prefix), flag) = (self.words.next(), self.words.next()) else {
             return self.refuse(Refusal::NoPrefix.into(), false);
@@ -257,7 +258,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Larger than the number of size classes of memcached.
+/// The class numbers of memcached are below this number.
 const CLASSES_MAX: u32 = 64;
 
 #[inline]

@@ -69,8 +69,9 @@ fn refuse(error: Option<ClientError>, consumed: usize, swallow: u64) -> Parsed<'
 /// The maximum length of user and password together, in bytes.
 const CREDENTIALS_BYTES_MAX: u32 = 16 * 1024;
 
-/// A refused login up to this length is skipped, so that the client can retry. No client sends a
-/// longer one, so that the bytes after a longer line are parsed as the next login.
+/// The longest value of a refused login that is skipped, so that the client can try again. A line
+/// that announces a longer value is probably not a login at all. Then the bytes after the line are
+/// parsed as the next login.
 const REFUSED_BYTES_MAX: usize = 1024 * 1024;
 
 /// A line of at most this length, including its newline, cannot be a login.

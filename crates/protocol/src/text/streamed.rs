@@ -41,7 +41,7 @@ enum Word<'a> {
     Whole(&'a [u8]),
     /// The end of the line, with its length in bytes.
     LineEnd(usize),
-    /// The input ends within or before a word, which is not too long yet.
+    /// The input ends before a word or within it. The part that has arrived is not too long.
     Partial,
     /// A word longer than any key, with the length that has arrived, in bytes.
     TooLong(usize),
@@ -73,7 +73,8 @@ impl StreamedKeys {
         Some((Self { expected }, spaces + name.len()))
     }
 
-    /// True if the line was refused at its beginning. Then the caller reports an unknown command.
+    /// True if the line was refused because of its beginning. In this case the caller reports an
+    /// unknown command.
     pub(super) fn is_refused(&self) -> bool {
         self.expected == NextToken::Refused
     }

@@ -1,4 +1,5 @@
-//! Lines for `watch` clients.
+//! The log lines that the server writes to clients that have sent `watch`. Each line consists of a
+//! stamp and one event.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -59,7 +60,7 @@ pub struct Size {
     pub value_bytes: usize,
 }
 
-/// Appends the beginning of every line: time and line number.
+/// Appends the stamp, the beginning of every line: time and line number.
 pub fn stamp(out: &mut Vec<u8>, unix: Duration, number: u64) {
     push(out, format_args!("ts={}.{:06} gid={number} ", unix.as_secs(), unix.subsec_micros()));
 }
@@ -165,7 +166,7 @@ pub fn connection_close(
     push(out, format_args!(" reason={reason} cfd={connection}\n"));
 }
 
-/// Appends the line that reports skipped lines to a slow watcher. It has no timestamp.
+/// Appends the line that tells a slow client how many lines were left out. It has no stamp.
 pub fn skipped(out: &mut Vec<u8>, count: u64) {
     push(out, format_args!("skipped={count}\n"));
 }

@@ -9,9 +9,12 @@ use std::os::fd::OwnedFd;
 /// A forked process, killed when it is dropped.
 pub struct Child(libc::pid_t);
 
-/// Forks a child that calls `run` and exits with its result. The child ends after at most 20
-/// seconds. It has one thread. It may allocate memory, because the C library supports that after a
-/// fork, but must not use other locks. A panic ends it with 101.
+/// Forks a child that calls `run` and exits with its result, or with 101 after a panic. The child
+/// ends after at most 20 seconds.
+///
+/// The child has only one thread, and locks that other threads of the test held stay locked in it.
+/// It may allocate memory, because the C library supports that after a fork, but must not use other
+/// locks.
 pub fn fork(run: impl FnOnce() -> i32) -> Child {
     let run = std::panic::AssertUnwindSafe(run);
     // SAFETY: the child runs only the closure, and ends without unwinding into the test.

@@ -1,4 +1,5 @@
-//! One connection of a transcript: sends bytes in pieces and receives lines.
+//! A conversation: one connection of a transcript. It sends bytes in pieces, and compares the
+//! received bytes with the expected ones.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -15,10 +16,11 @@ use super::split::Split;
 use super::template::{Numbers, Template};
 use crate::{ServerUnderTest, Stream};
 
-/// A connection and its received bytes that no expectation has matched yet.
+/// A connection, and the bytes that it has received but not compared yet.
 pub(super) struct Conversation {
     stream: Stream,
-    /// A thread receives continuously, so that a server that responds early is never blocked.
+    /// The bytes from the thread that receives. It does this while the transcript is still sending,
+    /// so that a server that responds early is never blocked.
     incoming: Receiver<Vec<u8>>,
     received: Vec<u8>,
     is_closed: bool,
@@ -72,7 +74,7 @@ impl Conversation {
         Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
-    /// Lets the next expectation skip lines that differ.
+    /// Lets the next [`Self::expect`] skip lines that differ.
     pub(super) fn skip_lines(&mut self) {
         self.skips_lines = true;
     }

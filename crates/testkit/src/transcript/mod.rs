@@ -31,7 +31,7 @@ pub struct Transcript {
     pub path: PathBuf,
     /// The arguments of the server.
     pub args: Vec<String>,
-    /// The servers to which the transcript applies.
+    /// The servers on which the transcript is played.
     pub only: Audience,
     /// The steps, in order.
     pub steps: Vec<Step>,

@@ -20,7 +20,7 @@ pub struct Packet {
     extras: Vec<u8>,
     key: Template,
     value: Template,
-    /// Header fields that contradict the packet.
+    /// Header fields that are wrong on purpose, to test how a server handles damaged packets.
     lies: Lies,
 }
 

@@ -34,8 +34,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Plays a transcript against a new server that was started with the transcript's arguments. At the
-/// end, the server must respond to `version` or a no-op on every open connection, and send nothing
-/// before that.
+/// end, sends `version` or a no-op on every open connection. If the server sends anything before
+/// the response, it has sent more than the transcript expects, and the play fails.
 ///
 /// # Errors
 /// The first line with a different result.
@@ -69,7 +69,8 @@ struct Play<'a> {
     split: Split,
     numbers: Numbers,
     conversations: BTreeMap<u8, Conversation>,
-    /// A connection and its unsent lines. Consecutive lines of a connection are sent together.
+    /// The number of a connection, and its lines that are not sent yet. Consecutive lines of a
+    /// connection are sent together.
     unsent: (u8, Vec<u8>),
 }
 

@@ -13,7 +13,8 @@ pub struct Template(Vec<Part>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Bytes(Vec<u8>),
-    /// `<cas1>`: a number whose value is assigned when it is first received.
+    /// `<cas1>`: a number with a name. The first received number is assigned to the name; later
+    /// ones must equal it.
     Number(String),
     /// `<now-5>`: the Unix time plus this many seconds.
     Now(i64),

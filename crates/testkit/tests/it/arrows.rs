@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::root;
 
-/// Folder of a crate, and the folders of those it may import.
+/// The folder of a crate, and the folders of the crates that it may import.
 const ARROWS: &[(&str, &[&str])] = &[
     ("item", &[]),
     ("stats", &[]),
@@ -24,12 +24,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("capi", &["larder", "item"]),
 ];
 
-/// The crates whose rooms (folders and files of `src`) are in layers: a table in lib.rs lists them
-/// from the highest to the lowest.
+/// The crates whose modules are in layers. The top modules of such a crate (*rooms* in this file)
+/// are the folders and files of `src`. A table in its lib.rs lists them from the highest to the
+/// lowest.
 const LAYERED: &[&str] = &["engine", "larder", "loadgen", "options", "server", "tier"];
 
-/// The source files with thread-locals, and what those hold: nothing that an operation's outcome
-/// depends on, which its signature would not show.
+/// The source files with thread-locals, and their contents. The outcome of an operation must not
+/// depend on a thread-local: it would be a parameter that the signature does not show.
 const THREAD_LOCALS: &[(&str, &str)] = &[
     ("larder/src/api/get.rs", "a buffer"),
     (
@@ -42,8 +43,8 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
     ("server/src/observe/watch/rings.rs", "the number of the thread, for its ring"),
 ];
 
-/// The source files that may hold `unsafe`, by folder of the crate. SECURITY.md has its list from
-/// here.
+/// The source files that may contain `unsafe`, by folder of the crate, and its purpose. The list in
+/// SECURITY.md is generated from this one.
 const UNSAFE: &[(&str, &str, &[&str])] = &[
     (
         "region",
@@ -137,7 +138,7 @@ fn the_architecture_lists_the_arrows() {
     }
 }
 
-/// Returns the row of each room in the table of lib.rs, counted from the top.
+/// Returns the row of each module in the table of lib.rs, counted from the top.
 fn rows_of_rooms(lib: &str) -> BTreeMap<&str, usize> {
     let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | `"));
     rows.enumerate()
@@ -148,7 +149,8 @@ fn rows_of_rooms(lib: &str) -> BTreeMap<&str, usize> {
         .collect()
 }
 
-/// Returns the rooms that a source text names, without its unit tests, which may use everything.
+/// Returns the top modules that a source text imports. Ignores its unit tests, which may import all
+/// modules.
 fn named_rooms(text: &str) -> BTreeSet<String> {
     let code = text.split("#[cfg(test)]\n").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -187,7 +189,7 @@ fn rooms_import_from_lower_rooms_only() {
                 let Some(named_row) = rows.get(named.as_str()) else {
                     panic!("{folder}: {name} imports {named}, which is no room: name its module");
                 };
-                // The rooms of the last row may import each other.
+                // The modules of the last row may import each other.
                 let is_lower = named == room || named_row > row || named_row == ground;
                 assert!(is_lower, "{folder}: {name} imports from {named}, which is not below it");
             }
@@ -268,7 +270,7 @@ fn every_other_crate_forbids_unsafe() {
     for folder in fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().file_name()) {
         let folder = folder.to_str().unwrap();
         let may = UNSAFE.iter().any(|(of, _, _)| *of == folder);
-        // What calls the system, and what C calls, may in most of their files.
+        // These two crates call the system, or are called by C, and need `unsafe` in most files.
         if ["region", "capi"].contains(&folder) {
             continue;
         }

@@ -28,7 +28,8 @@ const fn construction(pattern: &'static str, instead: &'static str) -> Construct
     Construction { pattern, instead, usual_before: &[] }
 }
 
-/// In a text, code in back-ticks is replaced by X.
+/// The constructions that are counted. The patterns are matched with texts in which X replaces code
+/// in back-ticks.
 const CONSTRUCTIONS: &[Construction] = &[
     construction(r"(?:[.!?:|] |\n)What [a-z][^.?\n]*[.\n]", "the noun itself"),
     construction(

@@ -90,7 +90,8 @@ fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
 
 const PROSE: &[&str] = &["rs", "go", "c", "h", "md"];
 
-/// A page on the stack may break its function: see `larder_tier::disk::Page`.
+/// The compiler may miscompile a function that has a page on its stack: see
+/// `larder_tier::disk::Page`.
 #[test]
 fn the_tier_keeps_its_pages_on_the_heap() {
     let made = ["Page::new(", "[Page;", "Page::new_zeroed()", "Page::ZERO"];
@@ -199,10 +200,10 @@ fn files_and_folders_stay_small() {
     assert!(large.is_empty(), "{}", large.join("\n"));
 }
 
-/// Functions that still have a tuple pattern among their parameters, by crate. The list only
-/// shrinks: a function that has lost its pattern must leave it.
+/// Functions that still have a tuple pattern among their parameters, by crate. The test fails for a
+/// listed function that no longer has one, so that the list only becomes shorter.
 const TUPLE_PARAMETERS: &[(&str, &[&str])] = &[
-    // The framework passes the pairs.
+    // A framework calls these functions with pairs.
     ("server", &["as_json", "serve"]),
 ];
 

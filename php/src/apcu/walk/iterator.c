@@ -11,7 +11,7 @@ enum {
     LIST_DELETED = 2,
 };
 
-// The parts of an item that `current` returns.
+// The bits of a format, the parts of an item that current() returns.
 enum {
     ITER_TYPE = 1 << 0,
     ITER_KEY = 1 << 1,
@@ -33,7 +33,7 @@ typedef struct found {
     zend_ulong slot;
     // The position in the walk, which orders items with equal slots.
     size_t at;
-    // A copy, because the walk frees its own when it reads the next group.
+    // A copy, because the walk overwrites its entries when it reads the next group.
     larder_entry entry;
     zval fields;
 } found;
@@ -46,7 +46,8 @@ typedef struct chunk {
 
 typedef struct iterator {
     bool is_ready;
-    // True while user code of a value runs. The iterator must not change during this time.
+    // True while the iterator reads values. A value may run user code, such as __wakeup(), which
+    // must not change the iterator.
     bool is_busy;
     zend_long list;
     zend_long format;
@@ -81,7 +82,8 @@ static zend_object *create(zend_class_entry *class)
     return &self->object;
 }
 
-// Detaches the chunk before it frees it, because the destructor of a value is user code.
+// Takes the chunk out of the iterator before it frees the values. A destructor is user code, which
+// may use the iterator.
 static void free_chunk(iterator *self)
 {
     chunk old = self->chunk;
@@ -96,7 +98,7 @@ static void free_chunk(iterator *self)
     }
 }
 
-// Frees everything that the constructor made.
+// Returns the iterator to its state before the constructor.
 static void reset(iterator *self)
 {
     free_chunk(self);
@@ -178,7 +180,7 @@ static void swap(found *left, found *right)
     *right = kept;
 }
 
-// Finds the next items that match.
+// Finds the next matching items for a chunk.
 static void find_items(iterator *self, chunk *chunk)
 {
     const larder_entry *entry;

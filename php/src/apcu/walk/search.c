@@ -1,4 +1,4 @@
-// Selects the keys that an iterator returns.
+// Selects the names that an iterator returns.
 
 #include "walk.h"
 
@@ -7,7 +7,8 @@ static bool is_word(unsigned char byte)
     return isalnum(byte) || byte == '_' || byte >= 0x80;
 }
 
-// Reads a literal byte. Returns -1 for anything else: classes, groups, anchors.
+// Reads a byte that matches only itself, and returns it. Returns -1 for all other parts of an
+// expression: classes, groups, anchors.
 static int literal(const char **at, const char *end)
 {
     unsigned char byte = (unsigned char)*(*at)++;
@@ -21,13 +22,15 @@ static int literal(const char **at, const char *end)
 }
 
 // Returns the bytes that each match of `/^…/` begins with, or null if the expression has no such
-// prefix. The expression still decides. The prefix only avoids reading other keys.
+// prefix. The walk skips all names without the prefix, and the expression is matched with the rest.
+// So the prefix may be shorter than necessary, but never longer.
 static zend_string *prefix_of(zend_string *expression)
 {
     const char *at = ZSTR_VAL(expression);
     char delimiter = *at;
     const char *end = strrchr(at, delimiter);
-    // A modifier can make letters match other letters, or let a match begin elsewhere.
+    // With a modifier after the delimiter, letters may match other letters (`i`), or a match may
+    // begin elsewhere (`m`). With an alternative (`|`) there may be several beginnings.
     if (ZSTR_LEN(expression) < 3 || is_word((unsigned char)delimiter) || end <= at + 1
         || at[1] != '^' || end[1] != 0 || memchr(at, '|', end - at) != NULL
         || strlen(at) != ZSTR_LEN(expression)) {
@@ -39,7 +42,7 @@ static zend_string *prefix_of(zend_string *expression)
     while (at < end) {
         int byte = literal(&at, end);
         if (byte < 0) {
-            // A quantifier: the last byte may be absent.
+            // These quantifiers allow zero repetitions, so the byte before them may be absent.
             bytes -= bytes > 0 && strchr("?*{", at[-1]) != NULL;
             break;
         }

@@ -1,4 +1,4 @@
-// Fields of items that APCu's walks report.
+// The fields of an item that apcu_cache_info, apcu_key_info and APCUIterator report.
 
 #include "walk.h"
 
@@ -14,7 +14,8 @@ zend_ulong apcu_slot_of(zend_string *name)
     return ZSTR_HASH(name) % (zend_ulong)apcu_slots();
 }
 
-// The count of reads, which eviction uses, continues from one value of a key to the next.
+// The cache counts reads for eviction, and keeps the count when the key receives a new value. APCu
+// counts from 0 again, so an item that was not read since its store has no hits here either.
 zend_long apcu_entry_hits(const larder_entry *entry)
 {
     return (entry->marks & LARDER_FETCHED) == 0 ? 0 : MAX(1, entry->reads);

@@ -1,4 +1,4 @@
-// Walks through the items of the cache.
+// Walks through the items of the cache, for apcu_cache_info and APCUIterator.
 
 #ifndef LARDER_APCU_WALK_H
 #define LARDER_APCU_WALK_H
@@ -6,10 +6,11 @@
 #include "apcu/larder_apcu.h"
 #include "ext/pcre/php_pcre.h"
 
-// Finds the next item of the cache, and its full key, which the caller releases. False at the end.
+// Finds the next item of the cache and its name, which the caller releases. False at the end.
 bool apcu_items_next(apcu_walk *walk, const larder_entry **entry, zend_string **name);
 
-// Returns the slot in which APCu would store a key. APCu's walks are in this order.
+// Returns the slot of its hash table in which APCu would store a name. APCu reports items in the
+// order of these slots, and an iterator here sorts each of its chunks in this order.
 zend_ulong apcu_slot_of(zend_string *name);
 
 // Fields that APCu reports for an item.
@@ -17,15 +18,16 @@ zend_long apcu_entry_hits(const larder_entry *entry);
 zend_long apcu_entry_ttl(const larder_entry *entry);
 zend_long apcu_entry_used_at(const larder_entry *entry);
 
-// The keys that an iterator returns: all, the matches of an expression, or a given list.
+// The names that an iterator returns: all, the matches of an expression, or a given list.
 typedef struct apcu_search {
     zend_string *expression;
-    // Null unless the search is open. PCRE shuts down at the end of a request before the last
-    // objects are freed.
+    // The compiled expression; null unless the search is open. An iterator opens its search only
+    // while it reads, because PCRE shuts down at the end of a request before the last objects are
+    // freed.
     pcre_cache_entry *compiled;
     pcre2_match_data *match;
     HashTable *names;
-    // A prefix of all matching keys; null if unknown.
+    // A prefix of all matching names, so that a walk need not read the others; null if unknown.
     zend_string *prefix;
 } apcu_search;
 

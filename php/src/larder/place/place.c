@@ -1,5 +1,6 @@
-// Files of caches. A process that can write such a file can inject values into its readers, so a
-// file is used only if the folder and the file exclude other users.
+// Checks the files of caches. A process that can write to such a file can give any values to the
+// processes that read it. So a file is used only if other users can neither write to it nor replace
+// it.
 
 #include "larder/larder_php.h"
 #include <errno.h>
@@ -48,8 +49,8 @@ static bool check_file(larder_region *region, const struct stat *found)
     if (!S_ISREG(found->st_mode)) {
         return FAIL(region, "%s is not a regular file", region->path);
     }
-    // A file without a name has been replaced since it was opened. A process of its owner or of
-    // root did this, because the folder excludes other users.
+    // The number of names is 0 if the file was replaced since it was opened. This is accepted: only
+    // its owner or root can have done it, because other users cannot write to the folder.
     if (found->st_nlink > 1) {
         return FAIL(region, "%s has several hard links", region->path);
     }
@@ -70,7 +71,7 @@ static bool check_file(larder_region *region, const struct stat *found)
 
 static int open_file(const larder_region *region, int flags)
 {
-    // A pipe or a device must not block.
+    // O_NONBLOCK, because opening a pipe or a device could wait forever. They are refused later.
     return open(region->path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
                 (mode_t)region->permissions);
 }
@@ -92,8 +93,9 @@ static bool give(larder_region *region, int file)
 static int create_file(const larder_region *region)
 {
 #ifdef ZTS
-    // The umask belongs to all threads, and other threads may be creating files, so it is not
-    // changed. Other processes refuse the file until its permissions are set.
+    // With threads the umask stays unchanged, because all threads share it and may be creating
+    // files. Instead the permissions are set after the file is created. Until then other processes
+    // refuse the file.
     int file = open_file(region, O_CREAT | O_EXCL);
     bool is_well = file < 0 || fchmod(file, (mode_t)region->permissions) == 0;
     int error = errno;
@@ -137,8 +139,9 @@ static bool look(larder_region *region, struct stat *found, bool *is_missing)
     return true;
 }
 
-// Checks the folder and the file before the library opens it. Makes an empty file if none exists,
-// so that no other user can create one in the meantime.
+// Checks the folder and the file before the library opens the file. If the file does not exist,
+// makes an empty one. Otherwise another user could create a file between the check and the
+// library's open.
 bool larder_place_prepare(larder_region *region)
 {
     struct stat found;
@@ -153,7 +156,8 @@ bool larder_place_prepare(larder_region *region)
     return check_file(region, &found);
 }
 
-// Changes the owner if the library has replaced the file with a new one, and remembers the file.
+// Checks the file that the library has opened, and remembers its numbers. If the library has
+// replaced the file with a new one, this first sets its owner.
 bool larder_place_confirm(larder_region *region)
 {
     int file = open_file(region, 0);
@@ -171,8 +175,8 @@ bool larder_place_confirm(larder_region *region)
     return is_well;
 }
 
-// True if the name now refers to another file, or if the file no longer exists and can be made
-// again.
+// True if the path now refers to another file, or to none and this process can make a new one
+// there.
 bool larder_place_has_changed(const larder_region *region)
 {
     struct stat found;

@@ -1,6 +1,7 @@
-// The memory of caches. Anonymous memory is allocated when the module starts, before php-fpm and
-// Apache fork and before the first thread starts. Each thread opens a file with the first call that
-// needs it.
+// Finds, opens and closes regions, the places of caches: see larder_region. The memory of
+// larder.memory is allocated when the module starts, before php-fpm and Apache fork and before the
+// first thread starts, so that all of them share it. A thread opens a file, or connects to a
+// server, with the first call that needs it.
 
 #include "larder/larder_php.h"
 #include <errno.h>
@@ -9,18 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
-// In a file the memory for all processes is allocated from the start.
+// The default of larder.processes. It is lower than APCU_PROCESSES_MAX, because a file has memory
+// for all its processes from the start, 2 to 6 KiB for each.
 #define PROCESSES_OF_FILE 1024
 #define PROCESSES_OF_SMALL_FILE 128
 #define SMALL_FILE_BYTES (16 << 20)
 
 #define MEMORY_MIN (1 << 20)
 
-// Bytes for the entry of a user or a group. The entry of a group lists all members.
+// The size of the buffer for the system's entry of a user or a group. The entry of a group lists
+// all its members. If it does not fit, the buffer is doubled up to the maximum.
 #define NAME_BYTES 1024
 #define NAME_BYTES_MAX (16 << 20)
 
-// The memory configured by larder.memory, or null. Threads share this struct and do not change it.
+// The region of larder.memory, or null. Threads share this struct and do not change it.
 static larder_region *anonymous;
 
 static larder_region *new_region(uint64_t memory_bytes, uint64_t item_bytes_max)
@@ -65,8 +68,9 @@ static void close_region(larder_region *region)
     region->cache = NULL;
 }
 
-// Opens the cache of a file. With `is_exact` the cache must have the configured size: an empty one
-// replaces a cache of another size that no process uses.
+// Opens the cache of a file. With `is_exact`, a cache of another size than the configured one is
+// replaced by an empty cache, unless another process uses it: then it keeps its size, with a
+// notice.
 static bool open_file(larder_region *region, bool is_exact)
 {
     region->checked_at = time(NULL);
@@ -98,8 +102,8 @@ static bool connect_to_server(larder_region *region)
                           sizeof region->why) == LARDER_OK;
 }
 
-// A thread with this many open files closes the least recently used before it opens another one.
-// All threads together can have 256 files open, the most that a process can track across forks.
+// A thread with this many open files closes the least recently used one before it opens another.
+// All threads together can have 256 files open, because a process cannot track more across forks.
 #define OPEN_MAX 64
 
 static void close_least_used(void)
@@ -117,7 +121,7 @@ static void close_least_used(void)
     }
     if (open >= OPEN_MAX && least != NULL) {
         close_region(least);
-        // Its next use opens it again immediately.
+        // A region is opened at most once a second. The 0 lets the next use open it immediately.
         least->checked_at = 0;
     }
 }
@@ -132,7 +136,8 @@ static bool open_anew(larder_region *region)
     return open_file(region, false);
 }
 
-// Called for the first use of a region in this thread, and for a region that failed before.
+// Called for the first use of a region in this thread. If the region cannot be opened, each later
+// use calls it again, and it tries to open the region at most once a second.
 larder *larder_region_open(larder_region *region)
 {
     bool is_known = region->cache != NULL;
@@ -212,7 +217,8 @@ void larder_region_free(larder_region *region)
     }
 }
 
-// Attaches the file that the name currently refers to, at most once a second.
+// Closes the file if its path now refers to another one, which the next use opens. Looks at most
+// once a second, and never while a call or an iterator uses the file.
 void larder_region_check(larder_region *region)
 {
     if (region->path == NULL || region->cache == NULL || region->is_server
@@ -224,7 +230,8 @@ void larder_region_check(larder_region *region)
         return;
     }
     region->checked_at = now;
-    // Another process may have detached since, so that the file has space for this one.
+    // A process that found the file full of processes can only read. It tries again, because
+    // another process may have closed the file since.
     bool only_reads = larder_usable(region->cache, NULL, 0) == LARDER_NOT_OPENED;
     if (only_reads || larder_place_has_changed(region)) {
         close_region(region);
@@ -232,7 +239,8 @@ void larder_region_check(larder_region *region)
     }
 }
 
-// At the start of a request no call and no iterator uses a region, however the last request ended.
+// Called at the start of a request. No call and no iterator can use a region then, so this resets
+// their number, which is wrong if a fatal error has ended the last request.
 void larder_regions_check(void)
 {
     for (larder_region *region = LG(named); region != NULL; region = region->next) {
@@ -299,8 +307,9 @@ static bool is_member(gid_t group)
     return found;
 }
 
-// Describes the file of larder.path for a process of a user. A process that is neither the owner
-// nor a member of the shared group has a separate file next to it.
+// Returns the region of larder.path for this process, or with `is_for_owner` for the processes of
+// larder.owner. A process that is neither the owner nor a member of the shared group has a separate
+// file next to it, whose name ends in the number of its user.
 static larder_region *describe_configured(bool is_for_owner)
 {
     uint64_t memory = larder_memory_setting();
@@ -336,7 +345,8 @@ static larder_region *describe_configured(bool is_for_owner)
 
 larder_region *larder_region_shared(void)
 {
-    // All keys miss, without a warning.
+    // The cache is disabled: this region has no cache and no error, so all keys miss without a
+    // warning.
     static larder_region none;
     if (!is_set(LG(path))) {
         return anonymous != NULL ? anonymous : &none;
@@ -351,8 +361,9 @@ larder_region *larder_region_shared(void)
     return LG(configured);
 }
 
-// Makes the file and sets its owner while the process is still root. The file does not stay open: a
-// process that maps it would keep a cache of an old size in use.
+// Makes the file of larder.path when PHP starts, while the process is still root and can set its
+// owner. Then closes it again: while any process uses a cache, no cache of another size can
+// replace it.
 static void prepare_configured(void)
 {
     if (geteuid() == 0 && !is_set(LG(owner))) {
@@ -360,7 +371,8 @@ static void prepare_configured(void)
     }
     larder_region *region = describe_configured(true);
     if (geteuid() != 0 && region->owner != geteuid()) {
-        // The workers have separate files.
+        // This process cannot make the owner's file. Its workers have the same user, so they use a
+        // separate file.
         larder_region_free(region);
         return;
     }
@@ -391,7 +403,7 @@ void larder_regions_end(void)
     anonymous = NULL;
 }
 
-// Closes everything that a thread has opened.
+// Closes all named regions of a thread.
 void larder_regions_forget(zend_larder_globals *globals)
 {
     if (globals->configured != NULL && globals->configured->path == NULL) {

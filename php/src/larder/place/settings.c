@@ -8,7 +8,7 @@
     STD_PHP_INI_ENTRY(name, value, PHP_INI_SYSTEM, OnUpdateString, field, zend_larder_globals, \
                       larder_globals)
 
-// A number of seconds must fit into the milliseconds of a lease.
+// The largest number of seconds. A lease has its duration in milliseconds, as a 32-bit number.
 #define SECONDS_MAX 1000000
 
 static bool is_number_up_to(const zend_string *text, zend_long max)

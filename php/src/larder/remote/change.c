@@ -50,7 +50,8 @@ larder_status larder_remote_exchange(larder_object *object, larder *cache, const
                                      uint32_t ttl)
 {
     larder_status status = LARDER_CHANGED;
-    // If another client stored the same value again, it is still the expected one.
+    // LARDER_CHANGED means that another client stored the key between the read and the store. It
+    // may have stored the expected value again, so the new value is compared as well.
     for (int tries = 0; tries < TRIES_MAX && status == LARDER_CHANGED; ++tries) {
         status = try_exchange(object, cache, key, expected, encoded, ttl);
     }
@@ -64,7 +65,8 @@ larder_status larder_remote_step(larder *cache, const apcu_key *key, zend_long b
     uint64_t sum = 0;
     zend_ulong amount = by < 0 ? 0 - (zend_ulong)by : (zend_ulong)by;
     larder_status status = LARDER_MISSING;
-    // Another client can store or remove the counter between the two requests.
+    // Between the two requests another client can store the counter, so that the add fails, and
+    // remove it again before the next increment.
     for (int tries = 0; tries < TRIES_MAX; ++tries) {
         status = (by < 0 ? larder_decrement : larder_increment)(cache, key->at, key->bytes, amount,
                                                                  &sum);

@@ -1,4 +1,5 @@
-// Larder\Client: a cache on a server at a unix socket. Its methods are those of Larder\Cache.
+// The class Larder\Client: a cache on a server at a unix socket. Its methods are the functions of
+// Larder\Cache, which treat the region of a server differently.
 
 #include "larder/larder_php.h"
 #include "larder/common_arginfo.h"
@@ -33,7 +34,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_connect, 0, 1, Larder\\Client, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, options, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
 
-// Throws for a method of Larder\Cache that no request of a server can perform.
+// Throws, in place of each method of Larder\Cache that a server cannot perform.
 PHP_METHOD(Larder_Client, refuse)
 {
     larder_misuse("Larder\\Client has no %s(): a server does not list its keys, and its statistics "

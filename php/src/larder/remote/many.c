@@ -2,10 +2,11 @@
 
 #include "larder/larder_php.h"
 
-// Memory for values, in bytes. A second request reads values that do not fit.
+// The memory for the values of the first request, in bytes. A further request reads the values that
+// do not fit.
 #define VALUES_BYTES (256 << 10)
 
-// Keys, one after the other, in request memory.
+// The keys of a request, in request memory.
 typedef struct wanted {
     size_t count;
     size_t capacity;
@@ -42,8 +43,8 @@ static bool add_name(larder_object *object, zval *index, zval *name_value, void 
     return true;
 }
 
-// Adds the value of a key to the result. If the value did not fit, reserves the key's place in the
-// result and requests the key again.
+// Adds the value of a key to the result. If the value did not fit, adds the key to `again`, and a
+// placeholder to the result, so that the result has the order of the keys.
 static void take(larder_object *object, wanted *again, zend_string *name, const larder_item *item,
                  const char *values)
 {
@@ -106,8 +107,8 @@ void larder_remote_get_many(larder_object *object, zval *names, HashTable *found
     larder_traverse(object, names, add_name, &wanted);
     larder *cache = larder_cache_of(object->region);
     size_t capacity = VALUES_BYTES;
-    // Values that did not fit are read again. The memory now suffices unless the values have grown
-    // since.
+    // The second request has memory for all values that did not fit. It needs a third one only if
+    // other clients have stored longer values since.
     while (EG(exception) == NULL && cache != NULL && wanted.count > 0) {
         struct wanted again = {.found = found};
         request(object, cache, &wanted, capacity, &again);

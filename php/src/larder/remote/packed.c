@@ -1,5 +1,6 @@
-// Values that php-memcached has compressed by FastLZ, its default: the length of the value in four
-// bytes, and a sequence of literal bytes and of copies of earlier bytes.
+// Decompresses values that php-memcached has compressed with FastLZ, its default. The bytes are the
+// length of the value in four bytes, and a sequence of instructions. An instruction appends literal
+// bytes, which follow it, or a copy of earlier bytes of the output.
 
 #include "larder/larder_php.h"
 
@@ -8,7 +9,8 @@
 // The most output bytes for one input byte. A longer value is damaged.
 #define EXPANSION_MAX 256
 
-// A longer distance is stored, minus this number, in two more bytes.
+// The longest distance of a copy that fits into its instruction. If it is this number, two more
+// bytes follow, whose number is added to it.
 #define NEAR_MAX 8191
 
 typedef struct unpacking {
@@ -31,7 +33,8 @@ static bool literals(unpacking *unpacking, size_t bytes)
     return true;
 }
 
-// The source of a copy may overlap its destination.
+// Copies byte by byte, because the source may overlap the destination: the copy then repeats bytes
+// that it has just written.
 static bool copy(unpacking *unpacking, size_t distance, size_t bytes)
 {
     if ((size_t)(unpacking->out - unpacking->begin) < distance

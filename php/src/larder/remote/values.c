@@ -47,8 +47,8 @@ bool larder_remote_encode(apcu_encoded *encoded, zval *value)
     return apcu_encode(encoded, value, &none);
 }
 
-// Returns the length of a stored value. A decrement leaves blanks after a number that becomes
-// shorter.
+// Returns the length of a stored value without the blanks after a number. memcached adds blanks if
+// a decrement makes a number shorter, so that the item keeps its length.
 static size_t without_blanks(const char *at, size_t bytes, uint32_t flags)
 {
     while ((flags & LARDER_TAG_MASK) == LARDER_TAG_LONG && bytes > 1 && at[bytes - 1] == ' ') {
@@ -57,7 +57,7 @@ static size_t without_blanks(const char *at, size_t bytes, uint32_t flags)
     return bytes;
 }
 
-// A function for the uncompressed bytes of a value.
+// A function that `with_plain` calls with the uncompressed bytes of a value and its tag.
 typedef bool (*plain_function)(void *context, const char *at, size_t bytes, uint32_t flags);
 
 static bool with_plain(const char *at, size_t bytes, uint32_t flags, plain_function use,
@@ -67,7 +67,7 @@ static bool with_plain(const char *at, size_t bytes, uint32_t flags, plain_funct
     if (EXPECTED(form == 0)) {
         return use(context, at, without_blanks(at, bytes, flags), flags & LARDER_TAG_MASK);
     }
-    // A value that php-memcached has compressed with another method misses.
+    // Other forms cannot be read: values that php-memcached has compressed with zlib or zstd miss.
     zend_string *unpacked = form == FAST_LZ ? larder_remote_unpack(at, bytes) : NULL;
     if (unpacked == NULL) {
         return false;

@@ -11,7 +11,8 @@ typedef struct larder_items {
     zend_string *name;
     zval value;
     bool has_begun;
-    // True while user code of a value runs. The iterator must not move during this time.
+    // True while the iterator reads a value. The value may run user code, such as __wakeup(), which
+    // must not move the iterator.
     bool is_busy;
     zend_object std;
 } larder_items;

@@ -1,4 +1,4 @@
-// Walks through the keys of a cache. If the cache cannot be used, the walk is empty.
+// Walks through the names of a cache. If the cache cannot be used, the walk is empty.
 
 #include "larder/larder_php.h"
 

@@ -1,4 +1,5 @@
-//! The invocation of the daemon: all sources of options together.
+//! The invocation of larderd: reads the options from all sources, and decides whether the server
+//! runs or a page is printed.
 
 use std::{io, path::Path};
 
@@ -11,7 +12,7 @@ use crate::table::Id;
 use crate::typed::check::{check, settle};
 use crate::typed::options::Options;
 
-/// The request of a command line with its environment and its file.
+/// The result of reading the options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Invocation {
     /// Runs the server.
@@ -32,9 +33,9 @@ pub struct Sources<'a> {
     pub command_line: &'a [String],
     /// All environment variables, or those that begin with `LARDER_`.
     pub environment: &'a [(String, String)],
-    /// Reads the file that `--config` or `LARDER_CONFIG` names; not called if neither does.
+    /// Reads the file that `--config` or `LARDER_CONFIG` names. Not called if neither is given.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// The version that `-V` prints: that of the memcached whose behaviour Larder follows.
+    /// The version that `-V` prints: the version of the memcached whose behaviour Larder follows.
     pub version: &'a str,
 }
 

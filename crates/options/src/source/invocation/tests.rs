@@ -36,15 +36,15 @@ fn error(command_line: &[&str]) -> OptionError {
     start(command_line, &[], "").unwrap_err()
 }
 
-/// Returns two texts for each kind, neither of them a default; `None` if the kind has only one
-/// value.
+/// Returns two values of an option, as texts, that differ from its default; `None` if only one
+/// value is allowed.
 fn samples(row: &Row) -> Option<[String; 2]> {
     let texts = match row.kind {
         Kind::Switch if row.default == Some("yes") => ["no", "no"],
         Kind::Switch => ["yes", "yes"],
         Kind::Count => ["2", "3"],
         Kind::Number { min, max } if min == max => return None,
-        // The older versions mean the default.
+        // All versions older than 3 mean the default.
         Kind::Number { .. } if row.name == "ssl_min_version" => ["3", "0"],
         Kind::Number { min, max } => {
             return Some([max, min + 1].map(|number| number.to_string()));
@@ -141,7 +141,7 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
     }
 }
 
-/// Returns the other options of a disk tier that one of them needs to have an effect.
+/// Returns the values of the other options that an option of the disk tier needs.
 fn with_tier(word: Id) -> Values {
     let mut values = Values::none();
     for (id, text) in [
@@ -157,7 +157,7 @@ fn with_tier(word: Id) -> Values {
     Values::defaults().overridden_by(values)
 }
 
-/// Returns the other TLS options that a TLS option needs to have an effect.
+/// Returns the values of the other options that a TLS option needs.
 fn with_tls(word: Id) -> Values {
     let mut values = Values::none();
     for (id, text) in [

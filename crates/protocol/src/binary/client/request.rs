@@ -248,5 +248,6 @@ fn quiet(opcode: u8) -> u8 {
     quiet.next().unwrap_or(opcode)
 }
 
-/// The smallest exptime that the server interprets as a Unix time: a second in January 1970.
+/// The smallest exptime that the server interprets as a Unix time and not as seconds from now. It
+/// is in January 1970, so an item with this exptime has expired.
 const LONG_PAST: u32 = 30 * 24 * 60 * 60 + 1;

@@ -72,7 +72,8 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Refuses bytes of another protocol, in which the next request cannot be found.
+/// Refuses bytes that do not begin like a request. The beginning of the next request cannot be
+/// found, so the connection must be closed.
 #[cold]
 fn no_request(input: &[u8]) -> Parsed<'_> {
     let (frame, consumed) = (Frame::default(), input.len());
@@ -223,8 +224,8 @@ fn exptime(extras: &[u8]) -> i64 {
     i64::from(number_32(extras).0)
 }
 
-/// Splits the first number off the extras. The caller has checked the form of the request, so that
-/// a number is missing only if it has no effect.
+/// Splits the first number off the extras; 0 if they are too short. The caller has checked the form
+/// of the request, so this happens only for requests in which the number does not matter.
 fn number_32(extras: &[u8]) -> (u32, &[u8]) {
     extras
         .split_first_chunk()
@@ -237,7 +238,7 @@ fn number_64(extras: &[u8]) -> (u64, &[u8]) {
         .map_or((0, extras), |(bytes, rest)| (u64::from_be_bytes(*bytes), rest))
 }
 
-/// The exptime that forbids creating the counter.
+/// The exptime with which a client forbids the server to create a missing counter.
 pub(super) const NO_INITIAL: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, frame: &Frame<'_>) {
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     let done = answer(frame);
     match *response {
-        // The response is already complete.
+        // In this protocol no bytes follow a value or a list of keys.
         Response::Hit | Response::Shown | Response::EndOfKeys => {}
         Response::Miss if names_key(frame.opcode) => {
             let key = frame.key;

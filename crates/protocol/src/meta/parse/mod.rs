@@ -136,28 +136,39 @@ pub(crate) fn inspect<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
 /// The flags of a line.
 #[derive(Clone, Copy, Default)]
 struct LineFlags {
+    /// The letters of all flags of the line.
     letters: Letters,
+    /// `T`: the item's new exptime.
     exptime: Option<i64>,
+    /// `N`: on a miss, the exptime of the item to create.
     vivify: Option<i64>,
+    /// `R`: see [`Fetch::recache`].
     recache: Option<i64>,
+    /// True if `T` was before `R`: see [`Fetch::touch_first`].
     touch_first: bool,
+    /// `C`: the cas token to compare with.
     cas: Option<u64>,
+    /// `E`: the item's new cas token.
     version: Option<u64>,
+    /// `F`: the flags to store with the item.
     client_flags: Option<u32>,
+    /// `M`: the letter of the mode.
     mode: Option<u8>,
+    /// `J`: the number of a counter that the command creates.
     initial: Option<u64>,
+    /// `D`: the number to add or to subtract.
     delta: Option<u64>,
 }
 
 impl LineFlags {
-    /// Parses the flags after a key.
+    /// Parses the flags after a key. Reports the first invalid flag. If all flags exist, reports
+    /// the first invalid token.
     #[inline]
     fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {
         let mut asked = Self::default();
         let mut words = words.clone();
         let mut bad_token = None;
         for flag in words.by_ref() {
-            // An invalid flag takes precedence over an invalid token.
             let (letter, token) = asked.take(flag)?;
             if letter.is_ascii_uppercase() {
                 bad_token = asked.take_token(letter, token).err().or(bad_token);
@@ -196,8 +207,7 @@ impl LineFlags {
         match letter {
             b'T' => {
                 self.exptime = Some(exptime()?);
-                // If the command creates an item, the later one of the two flags determines its
-                // exptime.
+                // `N` is the exptime of an item that the command creates. A later `T` replaces it.
                 self.vivify = self.vivify.and(self.exptime);
             }
             b'N' => self.vivify = Some(exptime()?),
@@ -260,7 +270,8 @@ fn refuse<'a>(error: ClientError, consumed: usize, swallow: u64) -> Parsed<'a> {
     Parsed::Bad(Bad { error, frame, consumed, swallow, close: false })
 }
 
-/// Maps an invalid flag to memcached's error for `md` and `ma`.
+/// Returns the error for invalid flags of `md` and `ma`. memcached does not distinguish most of
+/// them in these commands.
 fn vague(error: ClientError) -> ClientError {
     match error {
         ClientError::TooManyFlags | ClientError::OpaqueTooLong => error,
