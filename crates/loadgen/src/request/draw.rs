@@ -1,4 +1,4 @@
-//! Chooses the next request.
+//! Chooses the next request: draws its key and kind at random, or takes them from a trace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -123,7 +123,8 @@ impl Pool {
     /// Returns the set that stores a key after a miss.
     pub(crate) fn fill(&self, key: u32, asked: Drawn) -> Drawn {
         match self.plays_trace {
-            // The line of the get in the trace contains the size and the TTL.
+            // In a trace, the line of the missed get also contains the size and the TTL of this
+            // set.
             true => Drawn { is_get: false, ..asked },
             false => self.set(key),
         }
