@@ -2,9 +2,9 @@
 //!
 //! Larder limits bytes, the other caches limit entries. So the comparison is made twice, with
 //! different limits for the other caches: as many entries as Larder held when it was full (equal
-//! entries), and as many entries as fit in Larder's memory (equal bytes). For the second limit the
-//! bench must know the memory of an entry. A separate process for each cache measures it: it stores
-//! far more items than the cache may hold.
+//! entries), and as many entries as fit in Larder's memory (equal bytes). The second limit follows
+//! from the memory of an entry, which a separate process measures for each cache by storing far
+//! more items than the cache may hold.
 
 use crate::contender::{self, NAMES};
 use crate::footprint::{self, Load};

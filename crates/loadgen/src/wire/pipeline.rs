@@ -144,8 +144,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Keeps the bytes after the first `used`, which are not parsed yet. If there are none, frees a
-    /// large buffer.
+    /// Keeps the bytes after the first `used`, which are not parsed yet. Frees a large buffer that
+    /// is empty.
     pub(crate) fn keep(&mut self, mut received: Vec<u8>, used: usize) {
         received.drain(..used);
         if received.is_empty() && received.capacity() > KEPT_BYTES_MAX {
