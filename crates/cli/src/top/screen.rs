@@ -73,8 +73,8 @@ pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     restored.context("cannot restore the terminal: use reset")
 }
 
-/// Restores the terminal, unless a panic of another thread has already restored it. A second time
-/// would move the cursor back over the message of the panic.
+/// Restores the terminal, unless a panic of another thread has already restored it. Restoring it
+/// twice would move the cursor back over the message of the panic.
 fn restore() -> io::Result<()> {
     match is_raw_mode_enabled() {
         Ok(false) => Ok(()),

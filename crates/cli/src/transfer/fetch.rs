@@ -144,7 +144,8 @@ impl Fetcher {
             }
             Ok(()) => {}
             Err(Broken::Lost(_)) => {
-                // If a server evicts a value while it sends it, it can only close the connection.
+                // A server that evicts a value while it sends this value can only close the
+                // connection.
                 writer.abandon().map_err(as_message)?;
                 self.counts.lost += 1;
                 self.ask_again()?;
