@@ -71,9 +71,9 @@ impl Target {
         self.counts
     }
 
-    /// Checks that the server knows the command `ms`, by storing an item that expires immediately.
-    /// A server without `ms` executes the value as a command. The value of this item is a harmless
-    /// command, but the values of a dump could be any command.
+    /// Checks that the server understands `ms`: sends an item that expires immediately. A server
+    /// without `ms` executes the value as a command. The value of this item is a harmless command,
+    /// but the values of a dump could be any command.
     fn check_dialect(&mut self) -> Result<()> {
         self.connection.send(b"ms larder-import-probe 2 T-1 ME\r\nmn\r\nmn\r\n")?;
         let address = self.connection.address().clone();
