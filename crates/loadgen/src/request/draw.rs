@@ -29,14 +29,17 @@ pub(crate) struct Drawn {
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     key_count: u32,
+    /// The fraction of requests that are lookups, unless the trace determines it.
     gets: f64,
     skew: f64,
     seed: u64,
+    /// The TTL of all sets; `None` for the TTLs of the trace.
     ttl_secs: Option<u32>,
     sizes: Sizes,
     /// The size of each key's value, if the sizes come from a trace.
     sizes_of_keys: Option<Arc<[u32]>>,
     trace: Option<Arc<Trace>>,
+    /// True if the requests are those of the trace. Otherwise a trace only determines their keys.
     plays_trace: bool,
     /// The index of the trace's next request, which all threads share.
     cursor: Arc<AtomicU64>,
