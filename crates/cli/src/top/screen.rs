@@ -46,8 +46,8 @@ enum Turn {
 /// Shows the server until the user ends it.
 pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     let (sender, events) = channel();
-    // Installed before the terminal changes, so that the terminal is restored when a signal
-    // arrives.
+    // The signal handlers are installed before the terminal changes, so that every signal after
+    // that restores the terminal.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let of_signals = sender.clone();
     thread::spawn(move || {
