@@ -108,7 +108,7 @@ impl Fetcher {
         self.pending.push_back(key.to_vec());
     }
 
-    /// Reads responses until at most this many are pending.
+    /// Reads responses until at most `keys_max` keys with at most `bytes_max` bytes are pending.
     fn take_answers<W: Write>(
         &mut self,
         keys_max: usize,
