@@ -2,9 +2,10 @@
 //
 //     rocksdb-server (-p PORT | -s SOCKET) -d DIRECTORY [-t THREADS] [-m MIB] [-D] [-S]
 //
-// It replaces PetraCache, which is not in any package registry: it has the same settings of
-// RocksDB, the same format of values, and no write-ahead log. It is not PetraCache, which copies
-// values and writes to the socket once for each command; this server does not.
+// It replaces PetraCache, a cache server on RocksDB that is not in any package registry: it has the
+// same settings of RocksDB, the same format of values, and no write-ahead log. It is not
+// PetraCache, which copies values and writes to the socket once for each command; this server does
+// not.
 //
 // -m is the size of RocksDB's block cache. The page cache also holds blocks, unless -D bypasses it.
 // -S counts the bytes that RocksDB writes, for `stats`. Commands: get with up to 100 keys, set,

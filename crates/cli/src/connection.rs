@@ -244,7 +244,8 @@ impl Connection {
         anyhow!(reason)
     }
 
-    /// Finds out which protocol a server speaks that has not answered yet.
+    /// Finds out which protocol the server speaks, if it has not answered yet. Returns the reason
+    /// why it does not answer.
     fn diagnosed(&self) -> Option<String> {
         let reason = (!self.is_answered).then(|| self.dialer.diagnosis()).flatten()?;
         Some(format!("{}: {reason}", self.address()))

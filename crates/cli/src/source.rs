@@ -1,5 +1,5 @@
-//! Sources of items or facts: a server, the memory file of a cache, or the directory of a disk
-//! tier.
+//! Sources of items or facts: a server, the *memory file* of a cache (the file in which several
+//! processes share it), or the directory of a disk tier.
 
 use std::fs;
 use std::io;

@@ -132,7 +132,7 @@ fn ask_lines(connection: &mut Connection, command: &Command<'_>) -> Result<Vec<S
     }
 }
 
-/// Fails if the statistics are longer than any server's.
+/// Fails if the response is longer than the statistics of any server.
 fn check_length(bytes: usize) -> Result<()> {
     if bytes > BYTES_MAX {
         bail!(

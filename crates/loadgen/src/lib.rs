@@ -5,6 +5,12 @@
 //!                               │      request: content (ask, draw, sizes) and time (schedule)
 //!                               └▶ wire: Pipeline over a Channel (plain, TLS, datagrams)
 //! ```
+//! A *load* is the work of one thread: its connections and the requests that it sends. In an *open
+//! loop* requests are due at fixed times, whether or not the server keeps up; in a *closed loop* a
+//! connection sends its next requests when the previous ones have responses. A *tally* is the sum
+//! of all counts of a run. A *series* has the counts of each second. A *dialect* is one of the
+//! three protocols: text, meta or binary.
+//!
 //! A load thread waits only in its epoll. Latency counts from the time at which a request was due.
 //! The modules from the top down. Each imports only modules below it:
 //!

@@ -1,8 +1,8 @@
 //! Compares the number of items that larderd and memcached hold with equal `-m`, and the memory of
 //! their processes.
 //!
-//! The bench stores items of 20-byte keys and 100-byte values until the server is well beyond full.
-//! Then it reads all of them, and counts and checks the hits.
+//! The bench stores items of 20-byte keys and 100-byte values, three times as many as fit. Then it
+//! reads all of them, and counts and checks the hits.
 //!
 //! `LARDERD` and `MEMCACHED` name the servers to measure; `make bench NAME=capacity` sets them.
 //! Without `--bench`, which cargo bench adds, one small case only tests that everything works.

@@ -1,6 +1,6 @@
-//! The cost of a get and a set in each dialect: parsing, executing and rendering, without sockets.
-//! A request over a socket also has the cost of the kernel, which is the same for all dialects and
-//! makes the differences smaller.
+//! The cost of a get and a set in each dialect, that is, in the text, the meta and the binary
+//! protocol: parsing, executing and rendering, without sockets. A request over a socket also has
+//! the cost of the kernel, which is the same for all dialects and makes the differences smaller.
 #![forbid(unsafe_code)]
 
 mod requests;

@@ -1,6 +1,6 @@
 //! The same requests in each dialect.
 
-/// A dialect.
+/// A dialect: one of the three protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Text,

@@ -1,4 +1,4 @@
-//! The measured caches.
+//! The *contenders*: the measured caches, with one interface.
 
 use std::sync::Arc;
 use std::time::Duration;

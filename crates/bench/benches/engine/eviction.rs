@@ -1,9 +1,10 @@
 //! Sets with memory for a quarter of the stored items.
 //!
-//! Larder limits bytes, the other caches limit entries. Two limits make them comparable: as many
-//! entries as Larder held when it was full, or as many entries as fit in its memory. For the second
-//! limit, a separate process for each cache stores far more items than its capacity and measures
-//! the memory per entry.
+//! Larder limits bytes, the other caches limit entries. So the comparison is made twice, with
+//! different limits for the other caches: as many entries as Larder held when it was full (equal
+//! entries), and as many entries as fit in Larder's memory (equal bytes). The second limit follows
+//! from the memory of an entry, which a separate process measures for each cache by storing far
+//! more items than the cache may hold.
 
 use crate::contender::{self, NAMES};
 use crate::footprint::{self, Load};

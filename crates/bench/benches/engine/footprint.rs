@@ -49,8 +49,8 @@ pub(crate) fn bytes_per_item(name: &str, items: u64, value_bytes: usize, load: L
     bytes
 }
 
-/// True if this process is a child that has measured a cache. Then it has already printed the
-/// result.
+/// If [`bytes_per_item`] has started this process as a child, measures the cache that the arguments
+/// name, prints the result and returns true. The caller then has nothing left to do.
 pub(crate) fn has_printed_one() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [flag, name, numbers @ ..] = &arguments[..] else { return false };

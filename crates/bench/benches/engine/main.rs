@@ -15,11 +15,12 @@
 //! - `footprint`: the memory of an item;
 //! - `bulk`: a bulk load of ten million items.
 //!
-//! `cargo bench -p larder-bench --bench engine -- sharing threads` prints only these parts.
-//! `LARDER_ROUNDS` (1,000) is the number of slices of time; parts with expensive operations use a
-//! quarter of them. `LARDER_ITEMS` (1,000,000) is the number of items, and `LARDER_MEMORY_MIB`
-//! (2,048) the memory of the largest cache of `segments`. Without `--bench`, which cargo bench
-//! adds, a smaller run only tests that everything works.
+//! The caches take turns in short *slices* of time, so that a change of the machine's speed affects
+//! all of them. `cargo bench -p larder-bench --bench engine -- sharing threads` prints only these
+//! parts. `LARDER_ROUNDS` (1,000) is the number of slices for each cache and operation; parts with
+//! expensive operations use a quarter of them. `LARDER_ITEMS` (1,000,000) is the number of items,
+//! and `LARDER_MEMORY_MIB` (2,048) the memory of the largest cache of `segments`. Without
+//! `--bench`, which cargo bench adds, a smaller run only tests that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
 //! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`segments`], [`footprint`], [`bulk`].

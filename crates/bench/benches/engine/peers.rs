@@ -1,8 +1,9 @@
 //! The cost of a shared cache for one process, depending on the number of other processes.
 //!
-//! The other processes run this program. They attach, store and read an item, and wait. Some scenes
-//! end or kill them before the measurement. Each scene has a separate file. The scenes take turns,
-//! slice by slice, so that drift of the machine's speed affects all of them.
+//! The other processes, the *peers*, run this program. They attach to the cache, store and read an
+//! item, and wait. A *scene* is a cache in a separate file with a fixed number of peers. In some
+//! scenes the peers leave or are killed before the measurement. The scenes take turns, slice by
+//! slice, so that drift of the machine's speed affects all of them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -136,7 +137,8 @@ fn leave(mut peer: Child) {
     peer.wait().expect("the peer ends");
 }
 
-/// True if this process was a peer. Then the parent has already asked it to end.
+/// If the bench has started this process as a peer, attaches to the cache, waits until the bench
+/// asks it to end, and returns true. The caller then has nothing left to do.
 pub(crate) fn has_been_one() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [flag, path] = &arguments[..] else { return false };
@@ -147,7 +149,7 @@ pub(crate) fn has_been_one() -> bool {
     cache.fill(1, VALUE_BYTES);
     assert_eq!(cache.held(1, VALUE_BYTES), 1, "nothing is evicted yet");
     std::io::stdout().write_all(b"!").and_then(|()| std::io::stdout().flush()).expect("is open");
-    // Ends when the parent ends, for whatever reason.
+    // The read returns when the parent closes the pipe, or ends for any reason.
     std::io::stdin().read_to_end(&mut Vec::new()).expect("stdin is a pipe");
     true
 }

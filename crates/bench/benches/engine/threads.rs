@@ -1,11 +1,11 @@
 //! Throughput by number of threads, up to many more than the machine has processors.
 //!
-//! Each number of threads has a separate cache. Its threads live until the bench ends, like the
-//! threads of Go's runtime, and stay registered with the cache. Idle threads make only one call.
-//! The numbers of threads take turns, slice by slice, so that drift of the machine's speed affects
-//! all of them. The kinds of caches are measured one after another, because each is compared only
-//! with itself. The other caches do not register threads, and show the cost of the threads
-//! themselves.
+//! Each number of threads has a separate cache; both together are a *scene*. The threads live until
+//! the bench ends, like the threads of Go's runtime, and stay registered with the cache. An idle
+//! thread makes one call, which registers it, and then only waits. The numbers of threads take
+//! turns, slice by slice, so that drift of the machine's speed affects all of them. The kinds of
+//! caches are measured one after another, because each is compared only with itself. The other
+//! caches do not register threads, and show the cost of the threads themselves.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,11 +69,14 @@ struct Order {
 /// A cache with its threads.
 struct Scene {
     name: &'static str,
+    /// The numbers of busy and of idle threads.
     counts: (usize, usize),
     cache: Box<dyn Batches>,
     order: Mutex<Order>,
     changed: Condvar,
+    /// True while the threads run the current slice.
     is_on: AtomicBool,
+    /// The operations of each busy thread.
     done: Vec<Done>,
     /// Operations per second of each slice, by load.
     rates: Mutex<[Vec<f64>; LOADS.len()]>,

@@ -1,4 +1,5 @@
-//! The operations on the caches, and their times.
+//! The operations on the caches, and their times. In a *round* each of the compared caches has one
+//! slice of time.
 
 use std::hint::black_box;
 use std::sync::Barrier;

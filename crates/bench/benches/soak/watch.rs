@@ -99,6 +99,7 @@ impl<'a> Watch<'a> {
         );
     }
 
+    /// Returns the bytes of live items divided by the memory of the segments with items.
     fn live_share(&self) -> f64 {
         let report = self.cache.report();
         report.live_bytes as f64 / (report.segments_items * report.segment_bytes) as f64

@@ -1,6 +1,7 @@
 //! The disk tier on a real disk. Each part prints one table: `groups` (sets that share a sync),
 //! `writes` (bytes written for each byte of a change), `evictions` (bytes that a cache writes for
-//! evicted items), `reclaim` (latencies while reclaim runs), `recovery` (a start after `kill -9`).
+//! evicted items), `reclaim` (latencies while the log reclaims segments, that is, copies live items
+//! and frees the rest), `recovery` (a start after `kill -9`).
 //!
 //! `LARDERD` and `LARDER` name the release builds, and `ROCKSDB_SERVER` the server of
 //! `crates/bench/rocksdb`, without which its columns are empty. `make bench NAME=tier` sets all

@@ -17,11 +17,15 @@ const FILL_SECS_MAX: u32 = 300;
 /// Seed of the first second of sets that fill the log. No other load uses this seed or a later one.
 const FIRST_FILL_SEED: u32 = 10;
 
-/// The results of one phase.
+/// The results of one phase: lookups with sets (reclaim works), or without.
 struct Phase {
+    /// Lookups of a few keys that are always in memory.
     memory: Measured,
+    /// Lookups of all keys, most of which are only on the disk.
     disk: Measured,
+    /// How many items the server read from the disk.
     reads: u64,
+    /// How many segments of the log were reclaimed.
     reclaimed: u64,
 }
 
@@ -125,12 +129,13 @@ fn measure(scale: &Scale, daemon: &Daemon, has_sets: bool) -> Result<Phase> {
     // Brings the keys into memory.
     Load::run(larder, daemon, &hot("--seconds 2"))?;
     let before: Statistics = daemon.tier_statistics()?;
-    // The sets begin first and end last.
+    // The sets begin earlier and end later than the lookups.
     let sets = format!("--mode set --rate {SETS_RATE} --seed 1 --seconds {}", secs + 2);
     let sets = has_sets.then(|| Load::begin(larder, daemon, &load_of_all(scale, &sets)));
     let gets = format!("--rate {GETS_RATE} --seconds {secs}");
     let memory = Load::begin(larder, daemon, &hot(&gets))?;
-    // Another seed, because a key that was read from the disk before is now in memory.
+    // The two phases use different seeds. With one seed the second phase would look up the keys
+    // that the first one has brought into memory.
     let seed = if has_sets { 2 } else { 3 };
     let disk = load_of_all(scale, &format!("--mode get --no-load --seed {seed} {gets}"));
     let disk = Load::begin(larder, daemon, &disk)?;

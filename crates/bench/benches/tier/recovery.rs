@@ -51,7 +51,8 @@ fn measure(scale: &Scale, value_bytes: usize) -> Result<()> {
     let stop_took = began.elapsed();
     let after_stop = start(scale, &files, &options)?;
     after_stop.daemon.kill()?;
-    // The first reads of a disk are often faster, so this reads as many bytes as recovery.
+    // Many disks are faster for the first reads than in the long run. So the comparison reads as
+    // many bytes as recovery did.
     let disk = device::read_bytes_per_second(&files, after_kill.bytes_read)?;
 
     let rate = after_kill.bytes_read as f64 / after_kill.took.as_secs_f64();

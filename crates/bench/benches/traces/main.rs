@@ -3,9 +3,9 @@
 //!
 //! Every replay, except on segcache, is one run of `larder replay`. `LARDER` and `LARDERD` name the
 //! release builds and `MEMCACHED` the memcached; `make bench NAME=traces` sets all three. The
-//! traces are in the folder `LARDER_TRACES`, or else in `shared/traces`. `make bench NAME=traces
-//! ONLY="library web07"` replays one trace only on the library. Without `--bench`, which cargo
-//! bench adds, the smallest trace only tests that everything works.
+//! traces are in the folder `LARDER_TRACES`, or else in `../shared/traces`, next to the checkout.
+//! `make bench NAME=traces ONLY="library web07"` replays one trace only on the library. Without
+//! `--bench`, which cargo bench adds, the smallest trace only tests that everything works.
 //!
 //! Files in reading order: [`known`], [`replay`], [`library`], [`segcache`], [`wire`].
 #![forbid(unsafe_code)]

@@ -1,5 +1,6 @@
-//! Cohorts: items that expire in the same second and had the same TTL. Some cohorts have a unique
-//! size.
+//! Cohorts: items that expire in the same second and had the same TTL. A *sample* is a second,
+//! together with the cohorts that expire in it, one for each TTL. Sampled cohorts have sizes that
+//! no other item has, by which they are counted.
 
 use larder_bench::mix;
 

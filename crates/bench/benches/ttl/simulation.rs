@@ -66,9 +66,9 @@ impl Simulation {
         self.stored += 1;
     }
 
-    /// Counts the items of cohorts that are about to expire, or expired [`AFTER_SECS`] ago.
-    /// Counting does not change the cache, because neither the list of sizes nor the dump reads an
-    /// item.
+    /// Counts the items of sampled cohorts that expire in the next second, or expired
+    /// [`AFTER_SECS`] ago. Counting does not change what the cache evicts, because neither the list
+    /// of sizes nor the dump counts as a read of an item.
     fn look(&mut self, second: u32, held: &mut Held) {
         let mut sizes = None;
         for sample in 0..self.schedule.samples {

@@ -56,7 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             writeln!(output, "{}", line(row)?)?;
             left -= 1;
         }
-        // Even a page of few rows may have taken the server long: show it now.
+        // The server may have searched for a long time for a page of few rows, so the rows are
+        // printed immediately.
         output.flush()?;
         cursor = page["cursor"].as_str().map(str::to_owned);
         match cursor {

@@ -1,4 +1,4 @@
-//! Subcommands that use larderd's admin listener.
+//! Subcommands that use larderd's admin listener, its HTTP server for operators.
 //!
 //! | file | what it does |
 //! |---|---|

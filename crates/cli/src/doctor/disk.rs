@@ -226,7 +226,7 @@ const DROPPED_PERCENT_MIN: u64 = 5;
 /// The mean time of fewer syncs is not representative.
 const SYNCS_MIN: u64 = 100;
 
-/// The time that a spinning disk takes.
+/// The time of a sync that is reported as slow, in microseconds: that of a spinning disk.
 const SYNC_US_MIN: u64 = 10_000;
 
 /// The unit of a file's blocks, whatever its file system.

@@ -85,6 +85,7 @@ impl Finding {
     }
 }
 
+/// Examines the facts for one kind of problem, and describes the problem if it exists.
 type Rule = fn(&Facts) -> Option<Finding>;
 
 const RULES: &[&[Rule]] = &[

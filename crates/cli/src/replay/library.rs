@@ -1,4 +1,5 @@
-//! Replays a trace on a cache of this process.
+//! Replays a trace on a cache of this process, in virtual time: the seconds of the trace pass as
+//! fast as the requests are played.
 
 use std::time::Duration;
 

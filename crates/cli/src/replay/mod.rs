@@ -1,4 +1,5 @@
-//! `larder replay`.
+//! `larder replay`: plays the requests of a trace on a cache, the *target*, and prints the miss
+//! ratio.
 //!
 //! ```text
 //! trace, sizes ─▶ Trace ─▶ play ─▶ Target ─▶ library: a cache of this process, in virtual time

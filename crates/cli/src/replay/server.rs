@@ -50,7 +50,7 @@ pub(crate) fn replay(trace: &Trace, dialer: &Dialer, arguments: &Arguments) -> R
             report.push("bytes_relocated", counted("bytes_relocated")?);
             segments * after.number("segment_bytes")?
         }
-        // memcached has no segments.
+        // memcached reports no segments. Its items may use all of `limit`.
         Err(_) => limit,
     };
     report.push("live_share", ratio(after.number("bytes")?, item_memory_bytes));

@@ -1,4 +1,5 @@
-//! The tables of `larder top`, as text.
+//! The tables of `larder top`, as text. A *sample* is the state of a server at one time, and a
+//! *board* is everything that is shown of the last samples.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -390,11 +391,12 @@ const UNKNOWN: &str = "–";
 
 const NO_HOT_KEYS: &str = "none yet: few requests were sampled recently";
 
-/// In seconds. The widest terminals have this many columns.
+/// The length of the history in seconds. Each second has one column, and the widest terminals have
+/// this many.
 const HISTORY_MAX: usize = 600;
 
 /// Percentiles cover the last minute.
 const LATENCIES_MAX: usize = 61;
 
-/// The server does not send more.
+/// The maximum number of hot keys in a list. The server does not send more.
 const HOT_KEYS_MAX: usize = 20;

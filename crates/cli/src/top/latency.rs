@@ -27,9 +27,9 @@ impl Latency {
         })
     }
 
-    /// For each kind of request since `first`, returns the bounds below which the given shares of
-    /// the times are. `Some(None)` is a time beyond the last bound. `None` means that no request
-    /// was counted.
+    /// Returns percentiles of the time of the requests since `first`, for each kind of request and
+    /// each of `shares`. A percentile is the upper bound of the bucket in which it is. `Some(None)`
+    /// is a time beyond the last bound. `None` means that no request was counted.
     pub(super) fn since(
         &self,
         first: &Self,

@@ -1,4 +1,4 @@
-//! The map of segments.
+//! The map of segments, the units into which the server's memory is divided.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(super) struct Cell {
     live_percent: u64,
 }
 
-/// The use of a segment.
+/// The use of a segment: items of the main or the small pool, the index, the ghost queue, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Usage {
     Main,

@@ -46,8 +46,8 @@ enum Turn {
 /// Shows the server until the user ends it.
 pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     let (sender, events) = channel();
-    // Installed before the terminal changes, so that the terminal is restored when a signal
-    // arrives.
+    // The signal handlers are installed before the terminal changes, so that every signal after
+    // that restores the terminal.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let of_signals = sender.clone();
     thread::spawn(move || {
@@ -73,8 +73,8 @@ pub(super) fn run(sampler: Sampler, first: Sample) -> Result<()> {
     restored.context("cannot restore the terminal: use reset")
 }
 
-/// Restores the terminal, unless a panic of another thread has already restored it. A second time
-/// would move the cursor back over the message of the panic.
+/// Restores the terminal, unless a panic of another thread has already restored it. Restoring it
+/// twice would move the cursor back over the message of the panic.
 fn restore() -> io::Result<()> {
     match is_raw_mode_enabled() {
         Ok(false) => Ok(()),

@@ -100,8 +100,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let (source, dump) = match (&arguments.server, &arguments.second) {
         (Some(address), _) => (Source::Server(access.dialer(address)?), first),
         (None, Some(second)) => (Source::open(first, access)?, second),
-        // The only path may be the cache. There is no default server, so that its export cannot
-        // replace the cache.
+        // The user may have meant the only path as the cache to export. If there were a default
+        // server, the items of that server would overwrite this cache.
         (None, None) => bail!(
             "the source or the destination of the export is missing: name a server with --server \
              ADDR and the dump, or the paths of a cache and of the dump; found only {}",
@@ -158,7 +158,8 @@ fn rest(counts: &Counts) -> String {
 fn items_of(source: &Source) -> Option<u64> {
     match source {
         Source::MemoryFile(inspection) => Some(inspection.report().items),
-        // The total is known only when the export reads the directory.
+        // The 1 is not a number of items. It only makes the progress bar appear; the total is known
+        // when the export reads the directory.
         Source::Directory(_) => Some(1),
         Source::Server(dialer) => {
             // Without statistics there is no bar; the export itself reports the problem.

@@ -108,7 +108,7 @@ impl Fetcher {
         self.pending.push_back(key.to_vec());
     }
 
-    /// Reads responses until at most this many are pending.
+    /// Reads responses until at most `keys_max` keys with at most `bytes_max` bytes are pending.
     fn take_answers<W: Write>(
         &mut self,
         keys_max: usize,
@@ -144,7 +144,8 @@ impl Fetcher {
             }
             Ok(()) => {}
             Err(Broken::Lost(_)) => {
-                // If a server evicts a value while it sends it, it can only close the connection.
+                // A server that evicts a value while it sends this value can only close the
+                // connection.
                 writer.abandon().map_err(as_message)?;
                 self.counts.lost += 1;
                 self.ask_again()?;

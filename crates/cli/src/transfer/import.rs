@@ -65,6 +65,7 @@ could not be read to its end, or the server could not be reached.";
 #[derive(Clone, Copy, Debug, Default)]
 struct SkipCounts {
     expired: u64,
+    /// Items whose value is not complete in the dump.
     void: u64,
 }
 

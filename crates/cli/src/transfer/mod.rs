@@ -1,4 +1,5 @@
-//! `larder export` and `larder import`: items between servers, memory files and dumps.
+//! `larder export` and `larder import`: copy items from a server, a memory file or a disk tier to a
+//! *dump*, which is a file of items, and from a dump to a server.
 //!
 //! Values are streamed: both subcommands hold only a few blocks in memory, even if items are large.
 //!

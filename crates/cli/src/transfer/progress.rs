@@ -12,7 +12,9 @@ use larder_loadgen::argument::counted;
 pub(crate) struct Progress {
     verb: &'static str,
     started: Instant,
+    /// The time of the last update.
     shown: Instant,
+    /// `None` if stderr is not a terminal.
     bar: Option<ProgressBar>,
     is_quiet: bool,
 }

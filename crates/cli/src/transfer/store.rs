@@ -39,7 +39,7 @@ pub(super) struct Target {
     overwrites: bool,
     /// Requests that are not sent yet.
     unsent: Vec<u8>,
-    /// The items without a response, sent or not.
+    /// The items without a response, including those of requests that are not sent yet.
     pending: VecDeque<UnansweredRequest>,
     pending_max: usize,
     counts: Counts,
@@ -71,9 +71,9 @@ impl Target {
         self.counts
     }
 
-    /// Stores an item that expires immediately. A server without `ms` executes the value as a
-    /// command. This value is a harmless command, whereas the values of a dump must never be
-    /// executed.
+    /// Checks that the server understands `ms`: sends an item that expires immediately. A server
+    /// without `ms` executes the value as a command. The value of this item is a harmless command,
+    /// but the values of a dump could be any command.
     fn check_dialect(&mut self) -> Result<()> {
         self.connection.send(b"ms larder-import-probe 2 T-1 ME\r\nmn\r\nmn\r\n")?;
         let address = self.connection.address().clone();

@@ -157,7 +157,8 @@ fn workers_on_epoll_are_found() {
     }
 }
 
-/// Locked while a server starts whose huge pages a test examines.
+/// A test locks this while it starts a server whose huge pages it examines, because another test
+/// turns huge pages off for servers that start at the same time.
 pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 #[test]

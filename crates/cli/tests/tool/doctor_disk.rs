@@ -95,7 +95,8 @@ fn a_write_that_fails_is_found() {
     for (mode, words) in
         [("store", "the server takes no changes"), ("cache", "continues in memory only")]
     {
-        // The server allocates the first extents at the start: a cache two, a store four.
+        // The log grows by extents of 4 MiB. A cache allocates two at its start and a store four.
+        // These writes must succeed, so the filter refuses only writes from the fifth extent on.
         let beyond = SeccompCondition::new(3, SeccompCmpArgLen::Qword, SeccompCmpOp::Ge, 16 << 20);
         let rule = SeccompRule::new(vec![beyond.unwrap()]).unwrap();
         let start =

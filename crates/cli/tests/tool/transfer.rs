@@ -371,7 +371,7 @@ fn a_server_without_the_meta_protocol_gets_no_value() {
     larder(b"", &["export", "--server", &address, &path]).failed(2, "does not list keys: ERROR");
 }
 
-/// If a server evicts a value while it sends it, it closes the connection.
+/// A server that evicts a value while it sends this value closes the connection.
 #[test]
 fn an_item_whose_value_breaks_off_is_left_out_and_the_export_goes_on() {
     let address = crate::start_server(|mut stream| {

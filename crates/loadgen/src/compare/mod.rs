@@ -1,4 +1,5 @@
-//! `larder bench compare`: measures the cost of a request on several servers.
+//! `larder bench compare`: measures the cost of a request on several servers, the *contestants*.
+//! The cost is the processor time that the server uses for a request.
 //!
 //! Files in reading order: this one, [`server`], which starts and stops servers, [`watchdog`],
 //! [`version`], [`workload`], [`table`].

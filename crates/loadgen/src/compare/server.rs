@@ -146,7 +146,7 @@ impl Server {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
         let mut sum_ns = 0;
         for task in fs::read_dir(&tasks).context("the server has ended")? {
-            // A thread may end between the two reads.
+            // A thread that the folder lists may end before its file is read.
             let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
             let spent =
                 text.split_ascii_whitespace().next().and_then(|word| word.parse::<u64>().ok());

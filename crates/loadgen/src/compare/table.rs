@@ -14,13 +14,16 @@ use crate::units::{count, latency};
 pub(crate) struct Row {
     server: String,
     workload: String,
+    /// Processor time of the server per request, in nanoseconds.
     cost_ns: f64,
     requests_per_second: f64,
+    /// Processor time of the server divided by the length of the measurement.
     busy_share: f64,
     hit_ratio: Option<f64>,
     p99_us: f64,
     generator_busy_share: f64,
     generator_starved_share: f64,
+    /// True if every request succeeded and every value was right.
     pub(crate) is_sound: bool,
 }
 

@@ -12,8 +12,8 @@ pub(crate) struct Watchdog(Child);
 
 impl Watchdog {
     /// Starts a watchdog that kills a child of this process and removes the folder when this
-    /// process ends. The caller must not wait for the child before it drops the watchdog: the
-    /// kernel could reuse the child's pid.
+    /// process ends. The caller must drop the watchdog before it waits for the child. Otherwise the
+    /// kernel could reuse the child's pid, and the watchdog could kill another process.
     ///
     /// # Errors
     /// The shell cannot be started.
@@ -27,8 +27,8 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        // The shell must be killed before its pipe is closed. The only possible error is that it
-        // has ended.
+        // The shell must be killed before its pipe is closed, because it treats the end of the pipe
+        // as the end of this process. The only possible error is that the shell has ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }

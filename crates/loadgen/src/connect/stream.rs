@@ -59,7 +59,9 @@ impl Read for Stream {
         let Some(tls) = &mut self.tls else { return self.socket.read(buffer) };
         let read = rustls::Stream::new(&mut tls.state, &mut self.socket).read(buffer);
         match read {
-            // memcached's protocol itself distinguishes a complete response from a truncated one.
+            // The server has closed the connection without the end message of TLS. That is not an
+            // error here: memcached's protocol itself distinguishes a complete response from a
+            // truncated one.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
             read => read.map_err(|error| tls.explained(error)),
         }
@@ -90,7 +92,8 @@ impl Layer {
         }
     }
 
-    /// Returns the error of a failed write. The server's reason may still be unread in the socket.
+    /// Returns the error of a failed write. The server may have sent a TLS alert with the reason
+    /// before it closed the connection. The alert is then still unread in the socket.
     fn reason_of_end(&mut self, error: io::Error, socket: &mut Socket) -> io::Error {
         let has_ended = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
         if has_ended

@@ -1,4 +1,4 @@
-//! Chooses the next request.
+//! Chooses the next request: draws its key and kind at random, or takes them from a trace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,14 +29,17 @@ pub(crate) struct Drawn {
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     key_count: u32,
+    /// The fraction of requests that are lookups, unless the trace determines it.
     gets: f64,
     skew: f64,
     seed: u64,
+    /// The TTL of all sets; `None` for the TTLs of the trace.
     ttl_secs: Option<u32>,
     sizes: Sizes,
     /// The size of each key's value, if the sizes come from a trace.
     sizes_of_keys: Option<Arc<[u32]>>,
     trace: Option<Arc<Trace>>,
+    /// True if the requests are those of the trace. Otherwise a trace only determines their keys.
     plays_trace: bool,
     /// The index of the trace's next request, which all threads share.
     cursor: Arc<AtomicU64>,
@@ -123,7 +126,8 @@ impl Pool {
     /// Returns the set that stores a key after a miss.
     pub(crate) fn fill(&self, key: u32, asked: Drawn) -> Drawn {
         match self.plays_trace {
-            // The line of the get in the trace contains the size and the TTL.
+            // In a trace, the line of the missed get also contains the size and the TTL of this
+            // set.
             true => Drawn { is_get: false, ..asked },
             false => self.set(key),
         }

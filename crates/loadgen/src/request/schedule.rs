@@ -1,4 +1,4 @@
-//! The due times of requests.
+//! The due times of requests in an open loop.
 
 /// The due times of one thread, in nanoseconds from the beginning. All threads together send at the
 /// given rate, evenly spread.
@@ -24,7 +24,7 @@ impl Schedule {
 
     /// Returns the due time of the next request; `None` after the last one.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        // Computed from the beginning, so that errors do not accumulate.
+        // Computes each time from the beginning, so that rounding errors do not accumulate.
         let due_ns = (self.next as f64 * self.step_ns) as u64;
         (self.next < self.end).then_some(due_ns)
     }

@@ -61,7 +61,8 @@ impl Channel {
             Layer::Datagrams(layer) => return not_now(layer.send(&mut self.socket, bytes)),
             Layer::Tls(tls) => tls,
         };
-        // Keeps at most one record buffer. The caller keeps the rest.
+        // Encrypts more bytes only when all earlier records are sent, so that the TLS library
+        // buffers little. The caller keeps the rest.
         if flush(tls, &mut self.socket)? && !bytes.is_empty() {
             let taken = tls.writer().write(bytes)?;
             flush(tls, &mut self.socket)?;

@@ -1,4 +1,4 @@
-//! Requests and replies in each of the protocols.
+//! Requests and replies in each of the protocols, which the code calls dialects.
 
 use anyhow::Result;
 use larder_protocol::binary::{self, client::Manner, opcode, status};
@@ -14,6 +14,7 @@ pub(crate) enum Reply<'a> {
     Hit {
         name: Name<'a>,
         value: &'a [u8],
+        /// True if no other reply to this request follows.
         is_last: bool,
     },
     /// The end of the items.
@@ -45,7 +46,7 @@ pub(crate) enum ParsedReply<'a> {
     NeedMore {
         bytes_min: u64,
     },
-    /// Bytes that are not this protocol.
+    /// The bytes are not a reply of this protocol.
     Bad,
 }
 

@@ -1,4 +1,5 @@
-//! The pending requests of a connection.
+//! The pending requests of a connection: those whose response is not complete. Servers respond in
+//! the order of the requests, so each reply belongs to the first pending request.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use crate::wire::dialect::{Name, Reply};
 #[derive(Debug, Default)]
 pub(crate) struct PendingRequests {
     requests: VecDeque<PendingRequest>,
-    /// The keys of all pending lookups.
+    /// The keys of all pending lookups, in the order of the requests.
     keys: VecDeque<u32>,
 }
 
@@ -19,13 +20,13 @@ pub(crate) struct PendingRequests {
 struct PendingRequest {
     /// The due time of the request; in a closed loop the time of sending.
     due_ns: u64,
-    /// The request; with several keys, the request of the first.
+    /// The request. For a get of several keys it contains the first key.
     drawn: Drawn,
     /// Keys for which the server has not responded yet.
     keys_left: u32,
 }
 
-/// The counters for responses.
+/// The counters that a reply changes, and the list of missed keys.
 pub(crate) struct Books<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) tally: &'a mut Tally,
@@ -112,7 +113,8 @@ impl PendingRequests {
         }
     }
 
-    /// Removes the first request after its response is complete.
+    /// Removes the first request after its response is complete. The keys that the response did not
+    /// contain are misses.
     fn finish(&mut self, asked: PendingRequest, now_ns: u64, books: &mut Books<'_>) {
         let keys_left = self.requests.front().map_or(0, |asked| asked.keys_left);
         for number in self.keys.drain(..keys_left as usize) {

@@ -1,4 +1,5 @@
-//! A connection with its pending requests.
+//! A connection with its pending requests. Requests are sent in batches of a fixed number, or one
+//! at a time in an open loop.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +18,8 @@ pub(crate) struct Pipeline {
     pub(crate) pending: PendingRequests,
     /// The number of requests of the batch that are not written yet.
     pub(crate) batch_left: u32,
-    /// The time at which the batch began.
+    /// The time at which the batch began; in an open loop, the time at which its request was due.
+    /// Latency counts from it.
     pub(crate) batch_ns: u64,
     /// The time of the last received byte, or of the first request after an idle time.
     pub(crate) heard_ns: u64,
@@ -28,8 +30,10 @@ pub(crate) struct Pipeline {
     pub(crate) is_listed: bool,
     /// The received beginning of a reply.
     pub(crate) received: Vec<u8>,
+    /// Requests that the socket has refused so far. The bytes before `unsent_from` are sent.
     unsent: Vec<u8>,
     unsent_from: usize,
+    /// True if epoll reports when the socket accepts bytes.
     waits_to_send: bool,
 }
 
@@ -55,7 +59,7 @@ impl Pipeline {
         self.unsent_from < self.unsent.len()
     }
 
-    /// True if a response is pending.
+    /// True if a response is pending or a request is not completely sent.
     pub(crate) fn is_asking(&self) -> bool {
         !self.pending.is_empty() || self.is_blocked()
     }
@@ -140,7 +144,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Keeps the unparsed rest of a receive, in no more memory than it needs.
+    /// Keeps the bytes after the first `used`, which are not parsed yet. Frees a large buffer that
+    /// is empty.
     pub(crate) fn keep(&mut self, mut received: Vec<u8>, used: usize) {
         received.drain(..used);
         if received.is_empty() && received.capacity() > KEPT_BYTES_MAX {
@@ -184,9 +189,10 @@ impl ConnectionEnd {
     }
 }
 
-/// Requests are written up to this many bytes before they are sent.
+/// Requests are collected until they have this many bytes, or the batch is complete, and then sent
+/// together.
 const SENT_BYTES_MIN: usize = 64 << 10;
-/// A larger buffer is freed when it is empty, in bytes.
+/// An empty buffer with more memory than this, in bytes, is freed.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]

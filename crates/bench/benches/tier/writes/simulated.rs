@@ -1,4 +1,6 @@
-//! A log in memory that copies the live records of its oldest segment to its head.
+//! A simulated log, which stores no values. When space is short, it copies the live records of its
+//! oldest segment to its head and frees the segment. Comparing it with the real store shows what
+//! the store writes in addition.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -25,7 +25,7 @@ pub(super) trait Target {
 #[derive(Clone, Copy)]
 pub(super) struct Put {
     pub(super) key: u64,
-    /// True if the key has no value.
+    /// True if the key has no value before this put.
     pub(super) is_new: bool,
     /// Seconds after which the value expires.
     pub(super) ttl_secs: Option<u32>,

@@ -12,7 +12,8 @@ pub(super) struct Workload {
     pub(super) name: &'static str,
     /// Bytes of live records in percent of the log.
     pub(super) live_percent: u64,
-    /// The value that the design's simulation found.
+    /// Bytes written for each byte of a change, according to the simulation with which the log was
+    /// designed.
     pub(super) simulated_by_design: Option<f64>,
     kind: Kind,
 }
@@ -51,7 +52,7 @@ impl Played {
         self.written.bytes as f64 / self.changed_bytes as f64
     }
 
-    /// Zeros for each byte of a change.
+    /// Returns the zeros written for each byte of a change.
     pub(super) fn zeroed(&self) -> f64 {
         self.written.zeroed_bytes as f64 / self.changed_bytes as f64
     }
@@ -62,8 +63,8 @@ const fn overwrite(name: &'static str, live_percent: u64, of: f64, keys: Keys) -
     Workload { name, live_percent, simulated_by_design, kind: Kind::Overwrite(keys) }
 }
 
-/// A store refuses new items when four fifths of its log are live. So the design's rows with 85 %
-/// are rows with 77 % here.
+/// The simulation also had rows with 85 % of the log live. A real store refuses new items when four
+/// fifths of its log are live, so these rows have 77 % here.
 const FULL: u64 = 77;
 const NOT_SIMULATED: f64 = 0.0;
 

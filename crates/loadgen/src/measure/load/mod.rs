@@ -1,4 +1,6 @@
-//! The load of one thread: its connections and one epoll, the only place where it waits.
+//! The load of one thread: its connections, and one epoll, which is the only place where the thread
+//! waits. In a closed loop each connection sends a batch of requests, and the next batch when all
+//! of them have a response. [`open`] is the open loop.
 //!
 //! Files in reading order: this one, [`open`], [`receive`], [`reopen`].
 
@@ -30,8 +32,11 @@ use crate::wire::pipeline::{ConnectionEnd, Pipeline};
 pub(crate) struct Orders<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) dialect: Dialect,
+    /// Requests in a batch; in an open loop, the maximum number of pending requests per connection.
     pub(crate) pipeline: u32,
+    /// True if a key is set after a miss.
     pub(crate) keeps_missed: bool,
+    /// The time without a response after which a connection counts as lost.
     pub(crate) timeout: Duration,
     /// The length of the run. `None`: the run ends when the source has no more requests.
     pub(crate) duration: Option<Duration>,
@@ -55,9 +60,11 @@ pub(crate) struct Load<'a> {
     is_ending: bool,
     started: Instant,
     tally: Tally,
+    /// The counts of the current second.
     second: Second,
+    /// Receives the counts of each second, for the live display and the series.
     seconds: Option<Sender<Second>>,
-    /// The send buffer, which all connections use in turn.
+    /// The send buffer and the receive buffer, which all connections use in turn.
     out: Vec<u8>,
     input: Vec<u8>,
 }
@@ -146,7 +153,8 @@ impl<'a> Load<'a> {
         self.orders.duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64)
     }
 
-    /// Sends the counts of the completed seconds, and fails connections that do not respond.
+    /// At the end of each second, sends its counts, and fails the connections whose response has
+    /// been missing for too long.
     fn turn_second(&mut self, now_ns: u64) {
         while self.second.number < now_ns / SECOND_NS {
             self.second.span = Duration::from_secs(1);
@@ -184,12 +192,14 @@ impl<'a> Load<'a> {
         let mut pipelines = self.pipelines.iter().flatten();
         match is_schedule_left {
             true => pipelines.next().is_none(),
-            // In a closed loop every live connection has a pending request.
+            // This is also right for a closed loop: every live connection has a pending request
+            // until the load ends or has no more requests.
             false => !pipelines.any(Pipeline::is_asking),
         }
     }
 
-    /// Returns the timeout of the next epoll wait. The timer handles due times in the near future.
+    /// Returns the timeout of the next epoll wait. Also arms the timer that wakes the thread when
+    /// the next request is due.
     fn timeout(&mut self, now_ns: u64) -> Result<Timespec> {
         let mut wait_ns = (self.second.number + 1) * SECOND_NS - now_ns;
         wait_ns = wait_ns.min(STOP_POLL_NS);
@@ -200,7 +210,8 @@ impl<'a> Load<'a> {
             wait_ns = wait_ns.min(self.end_ns().saturating_sub(now_ns).max(1_000_000));
         }
         self.arm_timer()?;
-        // Old kernels round to whole milliseconds. The timer handles times that must be exact.
+        // Old kernels round the timeout to whole milliseconds. That is exact enough here, because
+        // the timer handles the due times of requests.
         Ok(timespec(wait_ns.div_ceil(1_000_000) * 1_000_000))
     }
 
@@ -282,7 +293,7 @@ impl<'a> Load<'a> {
     fn finish(&mut self, meter: &Meter) {
         let now_ns = self.now_ns();
         if !self.is_ending {
-            // Requests that were never sent because all connections had failed.
+            // All connections have failed, and the rest of the schedule was never sent.
             self.give_up_unsent(now_ns.min(self.end_ns()));
         }
         let alive_count = self.pipelines.iter().flatten().count();
@@ -313,7 +324,7 @@ impl From<rustix::io::Errno> for ConnectionEnd {
 
 const TIMER: u64 = u64::MAX;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Requests due at the end may be sent this much later, while connections are free.
+/// Requests that are due before the end of the run may still be sent for this long after it.
 const GRACE_NS: u64 = 100_000_000;
 /// The interval at which the thread checks for a stop request.
 const STOP_POLL_NS: u64 = 100_000_000;

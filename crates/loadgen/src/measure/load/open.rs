@@ -17,9 +17,10 @@ use crate::request::schedule::Schedule;
 pub(crate) struct Open {
     pub(crate) schedule: Schedule,
     timer: OwnedFd,
-    /// The connections that accept a request, in the order of their turns.
+    /// The free connections, which accept a request. The first one sends the next request.
     listed: VecDeque<usize>,
-    /// The last time at which a request was due and no connection was free.
+    /// The last time at which a request was due and no connection was free. It shows whether a late
+    /// request waited for a connection or for the generator.
     blocked_ns: Option<u64>,
 }
 
@@ -34,7 +35,7 @@ impl Load<'_> {
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
         )?;
         epoll::add(&self.epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        // The kernel may not coalesce the timers of this thread.
+        // Forbids the kernel to delay the timers of this thread so that they expire together.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
         let listed = (0..self.pipelines.len()).collect();
         self.pipelines.iter_mut().flatten().for_each(|pipeline| pipeline.is_listed = true);
@@ -102,7 +103,8 @@ impl Load<'_> {
         }
     }
 
-    /// Counts requests that were due but not sent, with the time that they have waited.
+    /// Counts the requests that were due before `end_ns` but were not sent. Their latency is the
+    /// time from when they were due to `end_ns`.
     pub(crate) fn give_up_unsent(&mut self, end_ns: u64) {
         let Some(open) = &mut self.open else { return };
         let lateness = &mut self.tally.lateness;

@@ -103,5 +103,6 @@ fn take_replies(
     Ok(used)
 }
 
-/// The largest value that servers accept by default, with a line before it, in bytes.
+/// The longest reply, in bytes: the largest value that servers accept by default, and the line
+/// before it.
 const REPLY_BYTES_MAX: u64 = (1 << 20) + (16 << 10);

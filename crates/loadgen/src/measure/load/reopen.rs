@@ -14,25 +14,30 @@ use crate::wire::pipeline::{ConnectionEnd, Pipeline};
 
 /// The thread that reopens connections, started at the first loss.
 pub(crate) struct Reopener {
+    /// Passes lost connections to the thread.
     lost: Sender<LostConnection>,
+    /// Receives the outcome of each attempt.
     opened: Receiver<ReopenOutcome>,
-    /// The time since which connections have been lost and no connection has received anything.
+    /// The time since which no connection has received anything, counted from the loss of a
+    /// connection.
     silent_since_ns: Option<u64>,
 }
 
 /// A connection to be reopened.
 struct LostConnection {
     number: usize,
-    /// The time at which to reopen it, and the pause before that.
+    /// The time of the next attempt to reopen it, and the pause before that attempt. The pause
+    /// doubles from attempt to attempt.
     due: Instant,
     pause: Duration,
 }
 
-/// The result of reopening.
+/// The outcome of an attempt to reopen a connection.
 enum ReopenOutcome {
-    /// The open connection. If it is lost before it receives an answer, this is the pause before
-    /// the next attempt.
+    /// The number of the connection, the open channel, and the pause before the next attempt in
+    /// case the channel is lost before it has received an answer.
     Channel(usize, Box<Channel>, Duration),
+    /// The attempt failed for this reason, and the thread will try again.
     NotYet(String),
 }
 
@@ -104,7 +109,8 @@ impl Load<'_> {
                     let now_ns = self.now_ns();
                     let reopening = self.reopening.get_or_insert_with(|| Reopener::start(opener));
                     reopening.silent_since_ns.get_or_insert(now_ns);
-                    // Fails only if the thread has ended, which happens together with this load.
+                    // Sending fails only if the reopening thread has ended, which it does only
+                    // after this load.
                     let (due, pause) = (Instant::now() + pipeline.pause, pipeline.pause);
                     reopening.lost.send(LostConnection { number, due, pause }).ok();
                 }
@@ -148,11 +154,12 @@ impl Load<'_> {
     /// True if connections are lost and nothing has been received for the longest time that a
     /// response may take.
     pub(crate) fn is_hopeless(&self, now_ns: u64) -> bool {
-        // A connection that was lost in this turn was lost after `now_ns` was read.
+        // `since_ns` may be later than `now_ns`, which the caller read before it noticed the loss.
         let is_silent = |since_ns: u64| {
             u128::from(now_ns.saturating_sub(since_ns)) >= self.orders.timeout.as_nanos()
         };
-        // A connection without requests cannot have received anything.
+        // A connection without a pending request is silent even if the server is reachable. So the
+        // load is hopeless only if all connections wait for a response.
         self.reopening
             .as_ref()
             .and_then(|reopening| reopening.silent_since_ns)
