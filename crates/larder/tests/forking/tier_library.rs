@@ -202,7 +202,7 @@ fn a_size_that_is_too_small_is_refused_before_a_directory_of_that_size_exists() 
     let open = |bytes| Cache::builder().tier(DiskTier::new(&path, bytes)).open();
     for bytes in [0, 20 << 20, (32 << 20) - 1] {
         let refused = open(bytes).unwrap_err().to_string();
-        assert!(refused.contains("32 MiB at least"), "{bytes}: {refused}");
+        assert!(refused.contains("at least 32 MiB"), "{bytes}: {refused}");
     }
     drop(open(32 << 20).unwrap());
 }

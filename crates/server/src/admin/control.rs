@@ -138,11 +138,11 @@ mod tests {
     fn each_bound_of_the_memory_limit_has_its_reason() {
         let error = LimitError { asked: 0, min: 9 << 20 | 1, max: 1024 << 20 };
         let words = bounds(error, 64 << 20);
-        assert!(words.starts_with("the memory limit must be 10 to 1024 MiB; less"), "{words}");
+        assert!(words.starts_with("the memory limit must be 10 to 1024 MiB; with less"), "{words}");
         assert!(words.contains("1024 MiB is 16 times -m, which is 64"), "{words}");
         let small = LimitError { asked: 0, min: 2_826_240, max: 64 << 20 };
         let words = bounds(small, 64 << 20);
         assert!(words.starts_with("the memory limit must be 8 to 64 MiB"), "{words}");
-        assert!(words.contains("64 MiB is all that this server could reserve"), "{words}");
+        assert!(words.contains("64 MiB is the most that this server could reserve"), "{words}");
     }
 }
