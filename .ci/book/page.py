@@ -100,8 +100,9 @@ def read(text):
 
 
 # Lines that larderd prints as it starts. They may appear between any lines of the reader's
-# commands.
+# commands, and after a value that a command prints without a line end.
 SERVER = re.compile(r"(larderd|try): ")
+LATE = re.compile(r"(?<=.)(?=larderd: listening on )")
 
 
 def differs(expected, output):
@@ -111,6 +112,7 @@ def differs(expected, output):
         r"(?:.*\n)*" if line.strip() == "…" else re.escape(line.rstrip()).replace("…", ".*") + r"\n"
         for line in expected
     ]
-    lines = [line.rstrip() for line in output.replace("\r", "").splitlines()]
+    output = LATE.sub("\n", output.replace("\r", ""))
+    lines = [line.rstrip() for line in output.splitlines()]
     lines = [line for line in lines if not SERVER.match(line)]
     return not re.fullmatch("".join(parts), "".join(f"{line}\n" for line in lines))

@@ -66,6 +66,8 @@ class Reading(unittest.TestCase):
         self.assertTrue(differs(["one", "two"], "one\n"))
         self.assertTrue(differs(["one"], "someone\n"))
         self.assertFalse(differs(["…", "one", "…"], "one\n"))
+        late = "onelarderd: listening on 127.0.0.1:1\ntry: this\n"
+        self.assertFalse(differs(["one"], late), "larderd's line follows a value")
 
 
 class Typing(unittest.TestCase):
