@@ -10,7 +10,7 @@ MEMCACHED_SUITE := conformance/memcached/suite.py
 # The newest memcached, for comparison in the benches. `rm -r target/memcached-new` forces a new
 # build.
 MEMCACHED := $(abspath $(or $(CARGO_TARGET_DIR),target))/memcached-new/memcached
-MIRI_SEEDS ?= 2
+MIRI_SEEDS ?= 1
 MINUTES ?= 1
 
 include .ci/verify.mk .ci/bench.mk

@@ -13,7 +13,7 @@ import (
 )
 
 // attemptsMax limits how often a read is repeated because the item changes concurrently. If the
-// item is still changing after so many attempts, its writer has stopped in the middle of the
+// item is still changing after this number of attempts, its writer has stopped in the middle of the
 // change.
 const attemptsMax = 1000
 

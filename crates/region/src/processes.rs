@@ -12,7 +12,7 @@ pub const THREAD_SLOTS_MAX: usize = 2 * PEERS_MAX;
 pub const OWNERS_MAX: usize = THREAD_SLOTS_MAX - 1;
 
 /// Returns the default number of peers of a region. Their tables are a part of the region's memory,
-/// at most a sixteenth of it. The tables of additional peers are allocated in addition to the
+/// at most an eighth of it. The tables of additional peers are allocated in addition to the
 /// memory.
 pub const fn peers_by_memory(memory_bytes: usize) -> usize {
     match memory_bytes >> 20 {

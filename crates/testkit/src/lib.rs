@@ -1,6 +1,6 @@
 //! Shared parts of tests:
 //!
-//! - A [model](model) of a cache, which predicts the results of operations.
+//! - A [model] of a cache, which predicts the results of operations.
 //! - A [server under test](server), and [connections](stream) to it.
 //! - A [`scene::Scene`], in which one well-behaved client runs while others misbehave.
 //! - [Transcripts](transcript): text files with the requests of clients and the responses of a

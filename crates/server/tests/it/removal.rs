@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// So many that removing them takes a hundred milliseconds or more.
+/// Enough items that removing them takes a hundred milliseconds or more.
 const ITEMS: usize = 300_000;
 
 /// The address of an admin listener, and the folder of its socket, which is removed with it.

@@ -24,8 +24,9 @@ const (
 	hasChanged
 )
 
-// warmBytes is the length of the part of a new record that Warm prefetches. After so many bytes the
-// processor has detected that the memory is written in sequence, and prefetches the rest by itself.
+// warmBytes is the length of the part of a new record that Warm prefetches. After that many bytes
+// the processor has detected that the memory is written in sequence, and prefetches the rest by
+// itself.
 const warmBytes = 2048
 
 // Find finds the item of a key, expired or not, and pins its segment in the cell. It takes no lock.
