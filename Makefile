@@ -38,8 +38,8 @@ build: ## Builds larderd and larder into target/release
 check: ## Checks format, clippy and tests of everything changed since main: 60 s with a warm cache
 	@.ci/check
 
-# In CI the run fails if a file of the checkout changes or appears: such a file could be committed by
-# accident.
+# In CI the run fails if a file of the checkout changes or appears: such a file could be committed
+# by accident.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
 test: ## Runs everything that CI needs: 35 min after `make setup`, with a cold cache on two cores
 	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit+miri c,clients,go+php,readme,models

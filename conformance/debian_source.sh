@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Downloads the upstream tarball of a Debian source package and unpacks it:
 # `debian_source.sh NAME VERSION FOLDER [STRIPPED]`. STRIPPED is the number of leading folders to
-# remove from paths in the archive, 1 by default. The sources are never committed. If apt has no source
-# entry, the script adds one in a separate file, which needs root.
+# remove from paths in the archive, 1 by default. The sources are never committed. If apt has no
+# source entry, the script adds one in a separate file, which needs root.
 set -euo pipefail
 
 name=$1 version=$2 folder=$3 stripped=${4:-1}

@@ -10,8 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# One package per line, with a command that succeeds if its contents are installed, also from another
-# source. Without a command, dpkg is asked.
+# One package per line, with a command that succeeds if its contents are installed, also from
+# another source. Without a command, dpkg is asked.
 test_packages="
 cmake                           command -v cmake
 gdb                             command -v gdb

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs suites of clients (conformance/clients) and memcached's own suite with a larderd that has a disk
-# tier: tier.sh store|cache [SUITE...]. tier.toml lists the tests that cannot pass with a disk tier.
+# Runs suites of clients (conformance/clients) and memcached's own suite with a larderd that has a
+# disk tier: tier.sh store|cache [SUITE...]. tier.toml lists the tests that cannot pass with a disk
+# tier.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

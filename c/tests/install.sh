@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the library into a temporary folder, and builds and runs the example with the installed files: with pkg-config,
-# linked to the shared and to the static library, and with CMake if it is installed.
+# Installs the library into a temporary folder, and builds and runs the example with the installed
+# files: with pkg-config, linked to the shared and to the static library, and with CMake if it is
+# installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,7 +54,8 @@ file=liblarder.so.1.$version
 [ "$(find "$prefix/lib" -maxdepth 1 -name 'liblarder.so*' | wc -l)" = 3 ] || fail "there are other liblarder.so files"
 passed=$((passed + 1))
 
-# The installed files have no debug information, and are only as large as code and its tables require.
+# The installed files have no debug information, and are only as large as code and its tables
+# require.
 for limit in "$file:$((5 << 20))" "liblarder.a:$((40 << 20))"; do
     bytes=$(stat --format %s "$prefix/lib/${limit%:*}")
     [ "$bytes" -le "${limit#*:}" ] || fail "${limit%:*} has $bytes bytes, at most ${limit#*:} are expected"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sends the same requests to BigCache's HTTP server, built from its module, and to larderd's admin
-# listener, and compares statuses, bodies and statistics. DIFFERENCES lists the differences and their
-# reasons.
+# listener, and compares statuses, bodies and statistics. DIFFERENCES lists the differences and
+# their reasons.
 source "$(dirname "$0")/server.sh"
 
 version=v3.1.0

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the newest memcached from the source package of Debian sid: `build.sh FOLDER` writes
-# FOLDER/memcached and prints its version. It does not replace an existing FOLDER/memcached; remove the
-# file to build a newer version.
+# FOLDER/memcached and prints its version. It does not replace an existing FOLDER/memcached; remove
+# the file to build a newer version.
 #
 # Benchmarks compare with this memcached, and the transcripts also run on it. It has the features of
-# Debian's package: TLS, SASL, extstore and the proxy. It is built without Debian's hardening options,
-# which make it slower. apt reads the index of sid with a separate configuration, so that the lists of
-# the system do not change. It checks the index with Debian's key, and the source with the hash in the
-# index.
+# Debian's package: TLS, SASL, extstore and the proxy. It is built without Debian's hardening
+# options, which make it slower. apt reads the index of sid with a separate configuration, so that
+# the lists of the system do not change. It checks the index with Debian's key, and the source with
+# the hash in the index.
 set -euo pipefail
 
 least=1.6.45

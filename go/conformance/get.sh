@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches the modules as users do: `go get` in empty modules, from the files that dist.sh writes, and
-# runs a program of each, also with vendoring, and the tests of the core module. Needs shared/lib,
-# which `make` fills.
+# Fetches the modules as users do: `go get` in empty modules, from the files that dist.sh writes,
+# and runs a program of each, also with vendoring, and the tests of the core module. Needs
+# shared/lib, which `make` fills.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use larder_engine::{Lease, StoreError};
 
 use crate::api::cache::Cache;
+use crate::api::get::KEYS_AT_ONCE;
 use crate::api::set::{CountError, Swap, SwapError};
 use crate::client::{Client, ClientError};
 
@@ -183,8 +184,15 @@ impl AnyCache for Cache {
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, AnyCacheError> {
-        self.prefetch(keys.iter().copied());
-        keys.iter().map(|key| AnyCache::get(self, key)).collect()
+        let mut values = Vec::with_capacity(keys.len());
+        // A prefetch of all keys of a long list would be evicted again before they are read.
+        for chunk in keys.chunks(KEYS_AT_ONCE) {
+            self.prefetch(chunk.iter().copied());
+            for key in chunk {
+                values.push(AnyCache::get(self, key)?);
+            }
+        }
+        Ok(values)
     }
 
     fn get_and_touch(

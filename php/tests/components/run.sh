@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs Symfony's tests of its ApcuAdapter, the three slow ones included, and a small program for each
-# framework that uses APCu: `run.sh MODULE`. The tests are in Debian's source package of Symfony, which
-# is fetched into target/php.
+# Runs Symfony's tests of its ApcuAdapter, the three slow ones included, and a small program for
+# each framework that uses APCu: `run.sh MODULE`. The tests are in Debian's source package of
+# Symfony, which is fetched into target/php.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 

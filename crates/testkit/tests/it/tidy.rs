@@ -65,6 +65,8 @@ fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
         let trimmed = line.trim_start();
         let comment = if is_markdown {
             Some(line)
+        } else if HASHED.iter().any(|extension| name.ends_with(&format!(".{extension}"))) {
+            trimmed.strip_prefix("# ")
         } else {
             ["//!", "///", "//", "* ", "/*"].iter().find_map(|mark| trimmed.strip_prefix(mark))
         };
@@ -90,6 +92,9 @@ fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
 
 const PROSE: &[&str] = &["rs", "go", "c", "h", "md"];
 
+/// Extensions of files whose comments begin with `#`.
+const HASHED: &[&str] = &["sh", "py", "mk"];
+
 /// The compiler may miscompile a function that has a page on its stack: see
 /// `larder_tier::disk::Page`.
 #[test]
@@ -111,7 +116,7 @@ fn the_tier_keeps_its_pages_on_the_heap() {
 #[test]
 fn prose_is_at_most_a_hundred_columns_wide() {
     let mut wide = Vec::new();
-    for (name, text) in files(PROSE) {
+    for (name, text) in files(&[PROSE, HASHED].concat()) {
         for (number, line) in prose(&name, &text) {
             if line.chars().count() > PROSE_COLUMNS_MAX {
                 wide.push(format!("{name}:{number}: {} columns", line.chars().count()));
