@@ -26,6 +26,8 @@ fn outcome<T: std::fmt::Debug>(result: Result<T, AnyCacheError>) -> String {
 /// Calls each operation with a result of each kind.
 fn outcomes(cache: &dyn AnyCache) -> Vec<String> {
     let minute = Some(Duration::from_secs(60));
+    // More keys than a cache prefetches at a time.
+    let long_list: Vec<&[u8]> = [&b"k"[..], b"none", b"other"].repeat(20);
     let swap = |key, cas| match cache.compare_and_set(key, b"swapped", minute, cas) {
         Ok(Swap::Stored { .. }) => "stored".into(),
         other => outcome(other),
@@ -54,6 +56,7 @@ fn outcomes(cache: &dyn AnyCache) -> Vec<String> {
         outcome(cache.prepend(b"none", b"2")),
         outcome(cache.get(b"k")),
         outcome(cache.get_many(&[b"k", b"none", b"other"])),
+        outcome(cache.get_many(&long_list)),
         outcome(cache.get_and_touch(b"k", None)),
         outcome(cache.get_and_touch(b"none", None)),
         outcome(cache.touch(b"k", minute)),
