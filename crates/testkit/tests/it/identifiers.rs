@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use crate::root;
-use crate::tidy::{documents, files, ticked};
+use crate::tidy::{comment, documents, files, ticked};
 
 /// Extensions of the files whose words count as code.
 const SOURCES: &[&str] =
@@ -33,12 +33,6 @@ fn is_identifier(span: &str) -> bool {
         && (plain.contains('_') || plain.contains("::") || plain != span || is_camel)
 }
 
-/// Returns the text of a comment line; `None` for code. Comments after code are not found.
-fn comment(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    ["//", "* ", "/*"].iter().find_map(|mark| line.strip_prefix(mark))
-}
-
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
 }
@@ -50,7 +44,7 @@ fn known_words(of_code: bool) -> BTreeSet<String> {
     for (name, text) in files(SOURCES).into_iter().chain([("Makefile".to_owned(), makefile)]) {
         let has_comments = COMMENTED.iter().any(|of| name.ends_with(&format!(".{of}")));
         for line in text.lines() {
-            if !(of_code && has_comments && comment(line).is_some()) {
+            if !(of_code && has_comments && comment(&name, line).is_some()) {
                 known.extend(words(line).map(str::to_owned));
             }
         }
@@ -85,7 +79,7 @@ fn identifiers_in_comments_exist() {
     let of_this_file = "crates/testkit/tests/it/identifiers.rs";
     for (name, text) in files(COMMENTED).iter().filter(|(name, _)| name != of_this_file) {
         for (index, line) in text.lines().enumerate() {
-            let text = comment(line).filter(|text| !text.contains("```"));
+            let text = comment(name, line).filter(|text| !text.contains("```"));
             for span in text.unwrap_or_default().split('`').skip(1).step_by(2) {
                 checked += usize::from(is_identifier(span));
                 if is_identifier(span) && !is_known(span, &known) {
@@ -100,8 +94,8 @@ fn identifiers_in_comments_exist() {
 
 /// Returns the functions that a comment names as the other side of a memory ordering: those in
 /// back-ticks in the sentence that begins with "Pairs with".
-fn pairs(text: &str) -> Vec<String> {
-    let lines = text.lines().map(|line| comment(line).map_or("", str::trim));
+fn pairs(name: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| comment(name, line).map_or("", str::trim));
     let prose = lines.collect::<Vec<_>>().join(" ");
     let sentences = prose.split("Pairs with").skip(1);
     let named = sentences.flat_map(|sentence| {
@@ -120,7 +114,7 @@ fn the_other_side_of_an_ordering_is_a_function_of_the_crate() {
     for (name, text) in &sources {
         let Some(crate_end) = name.find("/src/") else { continue };
         let of_crate = || sources.iter().filter(|(other, _)| other.starts_with(&name[..crate_end]));
-        for pair in pairs(text) {
+        for pair in pairs(name, text) {
             let function = pair.rsplit("::").next().unwrap_or_default();
             let definition = format!("fn {function}");
             let defines = |text: &str| {
@@ -140,5 +134,5 @@ fn the_other_side_of_an_ordering_is_a_function_of_the_crate() {
 #[test]
 fn pairs_are_found_in_wrapped_comments() {
     let text = "// Pairs with the acquire in\n// `Header::load`: see `other`.\nlet code = 1;";
-    assert_eq!(pairs(text), ["Header::load"]);
+    assert_eq!(pairs("a.rs", text), ["Header::load"]);
 }

@@ -15,6 +15,7 @@ use std::{fs, str};
 use regex_lite::Regex;
 
 use crate::root;
+use crate::tidy::comment;
 
 /// A construction: its pattern, the replacement that CONTRIBUTING.md recommends, and continuations
 /// that make it usual English.
@@ -89,21 +90,8 @@ fn git(arguments: &[&str]) -> Option<String> {
 /// Returns the comments of a source file, or a document without code blocks, with X in place of
 /// code in back-ticks.
 fn prose(path: &str, text: &str) -> String {
-    let extension = Path::new(path).extension().unwrap_or_default().to_str().unwrap();
-    let comment = |line: &str| -> Option<String> {
-        let line = line.trim();
-        match extension {
-            "md" => Some(line.to_owned()),
-            "sh" | "py" => Some(line.strip_prefix('#')?.trim_start_matches('#').trim().to_owned()),
-            _ => {
-                let marks = ["//!", "///", "//", "/**", "/*", "*/", "*"];
-                let rest = marks.iter().find_map(|mark| line.strip_prefix(mark))?;
-                Some(rest.trim().to_owned())
-            }
-        }
-    };
     let (mut in_code, mut found) = (false, String::from("\n"));
-    for line in text.lines().filter_map(comment) {
+    for line in text.lines().filter_map(|line| comment(path, line)).map(str::trim) {
         if line.starts_with("```") {
             in_code = !in_code;
         } else if !in_code {

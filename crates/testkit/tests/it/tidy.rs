@@ -55,6 +55,18 @@ pub(crate) fn files(extensions: &[&str]) -> Vec<(String, String)> {
     found.into_iter().filter(has).filter_map(text).collect()
 }
 
+/// Returns the text of a comment line of a source file, and every line of a document; `None` for
+/// code. Comments after code are not found.
+pub(crate) fn comment<'a>(name: &str, line: &'a str) -> Option<&'a str> {
+    let trimmed = line.trim_start();
+    let marks: &[&str] = match name.rsplit('.').next() {
+        Some("md") => return Some(line),
+        Some(extension) if HASHED.contains(&extension) => &["# "],
+        _ => &["//!", "///", "//", "* ", "/*"],
+    };
+    marks.iter().find_map(|mark| trimmed.strip_prefix(mark))
+}
+
 /// Returns the lines of a file that are prose, with their numbers: comments of source files, and
 /// Markdown without code blocks, tables and diagrams.
 fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
@@ -62,15 +74,7 @@ fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let trimmed = line.trim_start();
-        let comment = if is_markdown {
-            Some(line)
-        } else if HASHED.iter().any(|extension| name.ends_with(&format!(".{extension}"))) {
-            trimmed.strip_prefix("# ")
-        } else {
-            ["//!", "///", "//", "* ", "/*"].iter().find_map(|mark| trimmed.strip_prefix(mark))
-        };
-        let Some(comment) = comment.map(str::trim) else {
+        let Some(comment) = comment(name, line).map(str::trim) else {
             in_code = false;
             continue;
         };
