@@ -370,6 +370,8 @@ pub enum StatsSection {
         /// The maximum number of items; 0: no limit.
         items_max: u32,
     },
+    /// `stats users`: the users of `--users`.
+    Users,
     /// `stats reset`
     Reset,
 }

@@ -22,7 +22,7 @@
 //! Files do not import each other in cycles: `text` passes meta commands to `meta`, which uses the
 //! code that both share (`lines`) and the text of errors (`text::render`).
 //!
-//! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`],
+//! Files in reading order: [`command`], [`admin`], [`permission`], [`frame`], [`response`], [`parsed`], [`parser`],
 //! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], [`base64`],
 //! `lines`, `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
@@ -41,6 +41,7 @@ mod number;
 pub mod parsed;
 mod parsed_reply;
 pub mod parser;
+pub mod permission;
 pub mod render;
 pub mod response;
 pub mod text;
@@ -54,6 +55,7 @@ pub use frame::{Frame, OwnedFrame};
 pub use parsed::{Bad, Parsed};
 pub use parsed_reply::ParsedReply;
 pub use parser::{Dialects, Parser, names_command};
+pub use permission::{Denial, Permission, Right, Scope};
 pub use response::{
     ClientError, Counted, Response, ServerError, Shown, Stored, TokenHolder, Touched,
 };

@@ -50,6 +50,8 @@ enum Mode {
     TextLogin,
     /// Binary; only a login and the commands that do not need a login are accepted.
     BinaryLogin,
+    /// Undecided; the first byte selects the dialect, in which only a login is accepted.
+    FirstLogin,
 }
 
 impl Parser {
@@ -66,13 +68,9 @@ impl Parser {
     /// Returns the parser for a peer that must log in. Until [`Self::unlock`], it yields only
     /// [`Command::Authenticate`](crate::Command::Authenticate), and in the binary protocol also
     /// [`Command::Mechanisms`](crate::Command::Mechanisms) and
-    /// [`Command::Version`](crate::Command::Version). The two protocols log in differently, so
-    /// [`Dialects::Any`] means text here.
+    /// [`Command::Version`](crate::Command::Version).
     pub fn locked(dialects: Dialects) -> Self {
-        let mut parser = Self::new(match dialects {
-            Dialects::Any | Dialects::Text => Dialects::Text,
-            Dialects::Binary => Dialects::Binary,
-        });
+        let mut parser = Self::new(dialects);
         parser.lock();
         parser
     }
@@ -82,6 +80,7 @@ impl Parser {
         self.mode = match self.mode {
             Mode::TextLogin => Mode::Text,
             Mode::BinaryLogin => Mode::Binary,
+            Mode::FirstLogin => Mode::First,
             open => open,
         };
     }
@@ -90,7 +89,8 @@ impl Parser {
     /// succeeded.
     pub fn lock(&mut self) {
         self.mode = match self.mode {
-            Mode::First | Mode::Text | Mode::TextLogin => Mode::TextLogin,
+            Mode::First | Mode::FirstLogin => Mode::FirstLogin,
+            Mode::Text | Mode::TextLogin => Mode::TextLogin,
             Mode::Binary | Mode::BinaryLogin => Mode::BinaryLogin,
         };
     }
@@ -98,7 +98,7 @@ impl Parser {
     /// Returns the frame of a response that does not belong to a request.
     pub fn unasked(&self) -> Frame<'static> {
         match self.mode {
-            Mode::First | Mode::Text | Mode::TextLogin => Frame::default(),
+            Mode::First | Mode::FirstLogin | Mode::Text | Mode::TextLogin => Frame::default(),
             Mode::Binary | Mode::BinaryLogin => Frame::Binary(binary::Frame::UNASKED),
         }
     }
@@ -108,6 +108,15 @@ impl Parser {
     /// [`Command::EndOfKeys`](crate::Command::EndOfKeys).
     pub fn end_list(&mut self) {
         self.text.end_list();
+    }
+
+    /// True if `input`, which begins a command, begins a line with a list of keys.
+    pub fn begins_list(&self, input: &[u8]) -> bool {
+        const NAMES: [&[u8]; 6] =
+            [b"get ", b"gets ", b"gat ", b"gats ", b"lease-get ", b"metaget "];
+        matches!(self.mode, Mode::First | Mode::Text)
+            && self.is_between_commands()
+            && NAMES.iter().any(|name| input.starts_with(name))
     }
 
     /// True if the next byte begins a command: no list of keys and no refused login is in progress.
@@ -131,13 +140,15 @@ impl Parser {
         match self.mode {
             Mode::TextLogin => return self.next_login(input),
             Mode::BinaryLogin => return binary::login::parse_before_login(input),
-            Mode::First => {}
+            Mode::First | Mode::FirstLogin => {}
             Mode::Text | Mode::Binary => return self.next(input),
         }
-        self.mode = match input.first() {
-            None => return Parsed::NeedMore,
-            Some(&binary::REQUEST_MAGIC) => Mode::Binary,
-            Some(_) => Mode::Text,
+        let Some(first) = input.first() else { return Parsed::NeedMore };
+        self.mode = match (self.mode, *first == binary::REQUEST_MAGIC) {
+            (Mode::FirstLogin, true) => Mode::BinaryLogin,
+            (Mode::FirstLogin, false) => Mode::TextLogin,
+            (_, true) => Mode::Binary,
+            (_, false) => Mode::Text,
         };
         self.next(input)
     }
@@ -250,9 +261,12 @@ mod tests {
     #[test]
     fn a_locked_parser_refuses_a_get_also_when_locked_again() {
         let error = Some(ClientError::Unauthenticated.into());
-        for (dialects, get, close) in
-            [(Dialects::Text, b"get k\r\n".to_vec(), false), (Dialects::Binary, get(), true)]
-        {
+        for (dialects, get, close) in [
+            (Dialects::Text, b"get k\r\n".to_vec(), false),
+            (Dialects::Binary, get(), true),
+            (Dialects::Any, b"get k\r\n".to_vec(), false),
+            (Dialects::Any, get(), true),
+        ] {
             let mut parser = Parser::locked(dialects);
             let is_refused = |parsed: Parsed<'_>| match parsed {
                 Parsed::Bad(bad) => bad.error == error && bad.close == close,

@@ -3,6 +3,7 @@
 use larder_item::Meta;
 
 use crate::admin::Refusal;
+use crate::permission::Denial;
 
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +203,14 @@ pub enum ClientError {
     MemoryLimitInBytes,
     /// An administrative command is refused.
     Refused(Refusal),
+    /// The peer lacks the permission for the command.
+    NotPermitted(Denial),
+}
+
+impl From<Denial> for Response {
+    fn from(denial: Denial) -> Self {
+        Self::ClientError(ClientError::NotPermitted(denial))
+    }
 }
 
 impl From<Refusal> for ClientError {
@@ -264,4 +273,8 @@ pub enum ServerError {
     ShutdownNotEnabledOlder,
     /// The connection limit is reached, and this connection is closed.
     TooManyConnections,
+    /// The user sends more requests per second than its rate allows.
+    RateLimit,
+    /// Too many logins of this user wait for their passwords to be verified.
+    TooManyLogins,
 }

@@ -52,7 +52,8 @@ pub(super) const fn of_client_error(error: ClientError) -> u16 {
         | ClientError::AuthenticationFailed
         | ClientError::FlushNotAllowed
         | ClientError::DumpNotAllowed
-        | ClientError::Refused(Refusal::DetailNotAllowed) => NOT_ALLOWED,
+        | ClientError::Refused(Refusal::DetailNotAllowed)
+        | ClientError::NotPermitted(_) => NOT_ALLOWED,
         _ => INVALID,
     }
 }
@@ -62,6 +63,8 @@ pub(super) const fn of_server_error(error: ServerError) -> (u16, &'static str) {
     let words = match error {
         ServerError::TooLarge => return (TOO_LARGE, words(TOO_LARGE)),
         ServerError::Recovering { .. } => return (TEMPORARY_FAILURE, words(TEMPORARY_FAILURE)),
+        ServerError::RateLimit => return (TEMPORARY_FAILURE, "Rate limit"),
+        ServerError::TooManyLogins => return (TEMPORARY_FAILURE, "Too many logins"),
         ServerError::OutOfMemoryStoring => "Out of memory allocating item",
         ServerError::OutOfMemoryCreating => "Out of memory allocating new item",
         ServerError::OutOfMemory => "Out of memory incrementing value",

@@ -1,7 +1,8 @@
 //! The section on administrative commands.
 
-use super::table::{CommandRow, code, push_commands, push_row, words};
+use super::table::{CommandRow, Needs, code, push_commands, push_row, words};
 use crate::admin::{DumpForm, Refusal};
+use crate::permission::Right;
 
 /// Returns the section.
 pub(super) fn section() -> String {
@@ -23,61 +24,71 @@ one in this table wins. Arguments of `stats detail` and names of classes must be
 command that tunes a part that Larder does not have is validated as in memcached; `stats settings`
 shows the new value, which has no other effect.
 
-| command | replies | meaning |
-|---|---|---|
+| command | replies | needs | meaning |
+|---|---|---|---|
 ";
 
 pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "slabs reassign <source> <target>",
+        needs: Needs::ADMIN,
         replies: "NOSPARE source class has no spare pages",
         meaning: "No page belongs to a class, so there are no spare pages.",
     },
     CommandRow {
         form: "slabs automove 1 [noreply]",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Or 0, or 2. No effect: memory has no classes.",
     },
     CommandRow {
         form: "slabs automove ratio <factor> [noreply]",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "No effect. Likewise `freeratio`, and `window`, which takes 3 to 1800 seconds.",
     },
     CommandRow {
         form: "lru tune <hot> <warm> <factor> <factor> [noreply]",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Percentages of hot and warm items, and their age limits relative to the oldest \
             cold item. No effect: see `-o hot_lru_pct`.",
     },
     CommandRow {
         form: "lru mode segmented [noreply]",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Or `flat`. No effect. `ERROR` with `-o no_lru_maintainer`.",
     },
     CommandRow {
         form: "lru temp_ttl <secs> [noreply]",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "With a negative number no item is temporary. No effect. `ERROR` with `-o \
             no_lru_maintainer`.",
     },
     CommandRow {
         form: "lru_crawler enable",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Allows crawls and dumps, as `-o lru_crawler` does, the default; `disable` \
             forbids them. Larder removes expired items in either case.",
     },
     CommandRow {
         form: "lru_crawler crawl <classes>",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Removes the expired items of these classes now, in the background.",
     },
     CommandRow {
         form: "lru_crawler sleep <us>",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "At most 1000000. No effect. Likewise `tocrawl`, a number of items.",
     },
     CommandRow {
         form: "lru_crawler metadump <classes>",
+        needs: Needs::OfAll(Right::Read),
         replies: "OK, key=<key> exp=<Unix time or -1> la=<Unix time> cas=<cas> fetch=<yes or no> \
             cls=<class> size=<bytes> flags=<flags>, END",
         meaning: "Lists items. Each line except the first and the last ends in a space and a bare \
@@ -85,12 +96,14 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     },
     CommandRow {
         form: "lru_crawler mgdump <classes>",
+        needs: Needs::OfAll(Right::Read),
         replies: "OK, mg <key>, EN",
         meaning: "Lists keys, as commands that fetch the items. A key with a control byte is in \
             base64, with the flag `b`.",
     },
     CommandRow {
         form: "delete_prefix <prefix> [b]",
+        needs: Needs::WRITE,
         replies: "OK <id>",
         meaning: "Removes, in the background, all items whose keys begin with these bytes, or with \
             `b` with the bytes that they encode in base64. Items stored after this response stay; \
@@ -99,6 +112,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     },
     CommandRow {
         form: "stats delete_prefix",
+        needs: Needs::OfAll(Right::Read),
         replies: "STAT <name> <value> / END",
         meaning: "Shows the last removal: `id`; `prefix` in URI encoding, except with `-X`; \
             `state`: running, done, cancelled or failed; `removed` items; `progress` from 0 to 1; \
@@ -106,18 +120,21 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     },
     CommandRow {
         form: "watch [<topic>…]",
+        needs: Needs::OfAll(Right::Read),
         replies: "OK, lines until the connection is closed",
         meaning: "Streams events; without a topic, `fetchers`. The server ignores further input of \
             the connection.",
     },
     CommandRow {
         form: "stats detail on",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Counts commands by key prefix, up to `:` or the delimiter of `-D`, which also \
             starts the counting; `off` stops it.",
     },
     CommandRow {
         form: "stats detail dump",
+        needs: Needs::OfAll(Right::Read),
         replies: "PREFIX <prefix> get <count> hit <count> set <count> del <count> / END",
         meaning: "Returns the counts since the start or `stats reset`, sorted by prefix. Keys \
             without the delimiter, meta commands and prefixes beyond the first 10000 are not \
@@ -125,6 +142,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     },
     CommandRow {
         form: "debugtime <secs>",
+        needs: Needs::ADMIN,
         replies: "OK",
         meaning: "Moves the clock forward; `p` stops it and `r` restarts it. For test suites: \
             `ERROR` without `-o debugtime`. The clock never moves back.",

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::table::{code, push_row};
+use super::table::{Needs, code, push_row};
 use crate::binary::opcode::*;
 use crate::binary::status::{self, words};
 use crate::binary::{CREDENTIALS_BYTES_MAX, MECHANISM_BYTES_MAX};
+use crate::permission::Right;
 
 /// Returns the section.
 pub(super) fn section() -> String {
@@ -14,7 +15,8 @@ pub(super) fn section() -> String {
         let quiet = (0..=u8::MAX).find(|other| is_quiet(*other) && aloud(*other) == row.opcode);
         let quiet = quiet.map_or_else(String::new, |quiet| code(&format!("{quiet:02x}")));
         let opcode = code(&format!("{:02x}", row.opcode));
-        push_row(&mut section, &[&opcode, &quiet, row.name, row.parts, row.answer]);
+        let needs = row.needs.cell();
+        push_row(&mut section, &[&opcode, &quiet, row.name, row.parts, row.answer, &needs]);
     }
     section.push_str(STATUSES_HEAD);
     for (status, meaning) in STATUSES {
@@ -52,6 +54,7 @@ struct OpcodeRow {
     name: &'static str,
     /// The parts of a request besides the header.
     parts: &'static str,
+    needs: Needs,
     /// The content of a successful response.
     answer: &'static str,
 }
@@ -65,8 +68,8 @@ and repeats opcode and opaque. Numbers are big-endian. The fields of the header,
 in bytes: magic 1, opcode 1, length of the key 2, length of the extras 1, zero 1, status 2 (in a
 response), length of extras, key and value together 4, opaque 4, cas token 8.
 
-| opcode | quiet | name | request | response |
-|---|---|---|---|---|
+| opcode | quiet | name | request | response | needs |
+|---|---|---|---|---|---|
 ";
 
 const EXPTIME: &str = "extras: exptime 4; key";
@@ -76,32 +79,77 @@ const VALUE: &str = "extras: flags 4; value; cas token";
 const KEY_AND_VALUE: &str = "extras: flags 4; key; value; cas token";
 
 const OPCODES: &[OpcodeRow] = &[
-    OpcodeRow { opcode: GET, name: "get", parts: "key", answer: VALUE },
-    OpcodeRow { opcode: SET, name: "set", parts: STORE, answer: "cas token" },
-    OpcodeRow { opcode: ADD, name: "add", parts: STORE, answer: "cas token" },
-    OpcodeRow { opcode: REPLACE, name: "replace", parts: STORE, answer: "cas token" },
-    OpcodeRow { opcode: DELETE, name: "delete", parts: "key", answer: "" },
+    OpcodeRow { opcode: GET, needs: Needs::READ, name: "get", parts: "key", answer: VALUE },
+    OpcodeRow { opcode: SET, needs: Needs::WRITE, name: "set", parts: STORE, answer: "cas token" },
+    OpcodeRow { opcode: ADD, needs: Needs::WRITE, name: "add", parts: STORE, answer: "cas token" },
+    OpcodeRow {
+        opcode: REPLACE,
+        needs: Needs::WRITE,
+        name: "replace",
+        parts: STORE,
+        answer: "cas token",
+    },
+    OpcodeRow { opcode: DELETE, needs: Needs::WRITE, name: "delete", parts: "key", answer: "" },
     OpcodeRow {
         opcode: INCREMENT,
+        needs: Needs::WRITE,
         name: "increment",
         parts: COUNT,
         answer: "value: number 8; cas token",
     },
     OpcodeRow {
         opcode: DECREMENT,
+        needs: Needs::WRITE,
         name: "decrement",
         parts: COUNT,
         answer: "value: number 8; cas token",
     },
-    OpcodeRow { opcode: QUIT, name: "quit", parts: "", answer: "then the connection closes" },
-    OpcodeRow { opcode: FLUSH, name: "flush", parts: "extras: exptime 4, or none", answer: "" },
-    OpcodeRow { opcode: NOOP, name: "noop", parts: "", answer: "" },
-    OpcodeRow { opcode: VERSION, name: "version", parts: "", answer: "value: the version" },
-    OpcodeRow { opcode: GETK, name: "getk", parts: "key", answer: KEY_AND_VALUE },
-    OpcodeRow { opcode: APPEND, name: "append", parts: "key; value", answer: "cas token" },
-    OpcodeRow { opcode: PREPEND, name: "prepend", parts: "key; value", answer: "cas token" },
+    OpcodeRow {
+        opcode: QUIT,
+        needs: Needs::Nothing,
+        name: "quit",
+        parts: "",
+        answer: "then the connection closes",
+    },
+    OpcodeRow {
+        opcode: FLUSH,
+        needs: Needs::OfAll(Right::Write),
+        name: "flush",
+        parts: "extras: exptime 4, or none",
+        answer: "",
+    },
+    OpcodeRow { opcode: NOOP, needs: Needs::Nothing, name: "noop", parts: "", answer: "" },
+    OpcodeRow {
+        opcode: VERSION,
+        needs: Needs::Nothing,
+        name: "version",
+        parts: "",
+        answer: "value: the version",
+    },
+    OpcodeRow {
+        opcode: GETK,
+        needs: Needs::READ,
+        name: "getk",
+        parts: "key",
+        answer: KEY_AND_VALUE,
+    },
+    OpcodeRow {
+        opcode: APPEND,
+        needs: Needs::WRITE,
+        name: "append",
+        parts: "key; value",
+        answer: "cas token",
+    },
+    OpcodeRow {
+        opcode: PREPEND,
+        needs: Needs::WRITE,
+        name: "prepend",
+        parts: "key; value",
+        answer: "cas token",
+    },
     OpcodeRow {
         opcode: STAT,
+        needs: Needs::Right(Right::Read),
         name: "stat",
         parts: "key: none, `settings`, `items`, `slabs`, `sizes`, `larder`, `reset`, `detail on`, \
             `detail off` or `detail dump`",
@@ -109,25 +157,40 @@ const OPCODES: &[OpcodeRow] = &[
     },
     OpcodeRow {
         opcode: TOUCH,
+        needs: Needs::WRITE,
         name: "touch",
         parts: EXPTIME,
         answer: "extras: flags 4; cas token",
     },
-    OpcodeRow { opcode: GAT, name: "gat", parts: EXPTIME, answer: VALUE },
-    OpcodeRow { opcode: SASL_LIST, name: "sasl list", parts: "", answer: "value: `PLAIN`" },
+    OpcodeRow { opcode: GAT, needs: Needs::WRITE, name: "gat", parts: EXPTIME, answer: VALUE },
+    OpcodeRow {
+        opcode: SASL_LIST,
+        needs: Needs::Nothing,
+        name: "sasl list",
+        parts: "",
+        answer: "value: `PLAIN`",
+    },
     OpcodeRow {
         opcode: SASL_AUTH,
+        needs: Needs::Nothing,
         name: "sasl auth",
         parts: "key: mechanism; value",
         answer: "value: `Authenticated`",
     },
     OpcodeRow {
         opcode: SASL_STEP,
+        needs: Needs::Nothing,
         name: "sasl step",
         parts: "key: mechanism; value",
         answer: "none: PLAIN has one step",
     },
-    OpcodeRow { opcode: GATK, name: "gatk", parts: EXPTIME, answer: KEY_AND_VALUE },
+    OpcodeRow {
+        opcode: GATK,
+        needs: Needs::WRITE,
+        name: "gatk",
+        parts: EXPTIME,
+        answer: KEY_AND_VALUE,
+    },
 ];
 
 const STATUSES_HEAD: &str = "
@@ -159,27 +222,55 @@ const STATUSES: &[(u16, &str)] = &[
     (status::NON_NUMERIC, "The item's value is not a number."),
     (
         status::NOT_ALLOWED,
-        "The peer has not logged in, its login failed, or an option of the server disables the \
-        command: `-F`, `-X`.",
+        "The peer has not logged in, its login failed, it lacks a right, or an option of the server \
+        disables the command: `-F`, `-X`.",
     ),
     (
         status::UNKNOWN,
         "The opcode does not exist. Its body is skipped, and the connection stays open.",
     ),
     (status::OUT_OF_MEMORY, "The server is out of memory; the value names the use."),
-    (status::TEMPORARY_FAILURE, "The server is still reading the items of `--tier-path`."),
+    (
+        status::TEMPORARY_FAILURE,
+        "The server is still reading the items of `--tier-path`, or the user exceeds its `rate`.",
+    ),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binary::HEADER_BYTES;
     use crate::binary::form::Form;
+    use crate::{Parsed, Parser};
 
     #[test]
     fn every_opcode_has_a_row_and_every_row_an_opcode() {
         for opcode in 0..=u8::MAX {
             let has_row = OPCODES.iter().any(|row| row.opcode == aloud(opcode));
             assert_eq!(has_row, Form::of(opcode).is_some(), "{opcode:#x}");
+        }
+    }
+
+    /// Returns the permission that the parser's command of an opcode needs.
+    fn parsed_needs(opcode: u8) -> Needs {
+        for (extras_bytes, key) in [(0, ""), (0, "k"), (4, "k"), (8, "k"), (20, "k")] {
+            let mut request = vec![0; HEADER_BYTES + extras_bytes];
+            request.extend_from_slice(key.as_bytes());
+            (request[0], request[1], request[3]) = (0x80, opcode, key.len() as u8);
+            (request[4], request[11]) = (extras_bytes as u8, (extras_bytes + key.len()) as u8);
+            if let Parsed::Command { command, .. } = Parser::default().next(&request) {
+                return Needs::of(command.permission());
+            }
+        }
+        panic!("no request has the opcode {opcode:#x}");
+    }
+
+    #[test]
+    fn every_row_has_the_needs_of_its_command() {
+        for opcode in 0..=u8::MAX {
+            if let Some(row) = OPCODES.iter().find(|row| row.opcode == aloud(opcode)) {
+                assert_eq!(parsed_needs(opcode), row.needs, "{opcode:#x}: {}", row.name);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The section on errors.
 
 use super::table::{code, push_row, words};
+use crate::permission::{Denial, Right};
 use crate::response::{ClientError, Response, ServerError};
 
 /// Returns the section.
@@ -21,6 +22,8 @@ unless the table states otherwise.
 | line | meaning |
 |---|---|
 ";
+
+const LACKS: &str = "With `--users`, the user's `rights` are too low for the command.";
 
 pub(super) const ERRORS: &[(Response, &str)] = &[
     (
@@ -54,24 +57,52 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ClientError(ClientError::Unauthenticated),
-        "With `-Y`, a request other than a login, before the peer has logged in.",
+        "With `-Y` or `--users`, a request other than a login, before the peer has logged in.",
     ),
     (
         Response::ClientError(ClientError::AuthenticationFailed),
-        "With `-Y`, the user does not exist or the password is wrong.",
+        "With `-Y` or `--users`, the user does not exist or the password is wrong.",
     ),
     (
         Response::ClientError(ClientError::BadCredentials),
-        "With `-Y`, the value of a login is not a user, a space, and a password.",
+        "With `-Y` or `--users`, the value of a login is not a user, a space, and a password.",
     ),
     (
         Response::ClientError(ClientError::CredentialsTooLong),
-        "With `-Y`, the value of a login has more than 16384 bytes. It is skipped.",
+        "With `-Y` or `--users`, the value of a login has more than 16384 bytes. It is skipped.",
     ),
     (
         Response::ClientError(ClientError::BadCredentialsEnd),
-        "With `-Y`, the value of a login is not followed by `\\r\\n`. Its bytes and two more are \
+        "With `-Y` or `--users`, the value of a login is not followed by `\\r\\n`. Its bytes and two more are \
         consumed.",
+    ),
+    (
+        Response::ServerError(ServerError::TooManyLogins),
+        "With `--users`, too many logins with this name wait for the check of their passwords.",
+    ),
+    (Response::ClientError(ClientError::NotPermitted(Denial::Right(Right::Read))), LACKS),
+    (Response::ClientError(ClientError::NotPermitted(Denial::Right(Right::Write))), LACKS),
+    (Response::ClientError(ClientError::NotPermitted(Denial::Right(Right::Admin))), LACKS),
+    (
+        Response::ClientError(ClientError::NotPermitted(Denial::ReadOnlyListener)),
+        "The word `readonly` of `-l` limits this listener to commands that change nothing.",
+    ),
+    (
+        Response::ClientError(ClientError::NotPermitted(Denial::ForeignKey)),
+        "With `--users`, the user has prefixes, and the key begins with none of them. One such key \
+        in a line of keys refuses the whole line.",
+    ),
+    (
+        Response::ClientError(ClientError::NotPermitted(Denial::AllItems)),
+        "With `--users`, the command needs a user without prefixes.",
+    ),
+    (
+        Response::ClientError(ClientError::NotPermitted(Denial::LongList)),
+        "With `--users`, the user has prefixes, and the line of keys has more than 262144 bytes.",
+    ),
+    (
+        Response::ServerError(ServerError::RateLimit),
+        "With `--users`, the user has exceeded its `rate`. Nothing was changed.",
     ),
     (Response::ClientError(ClientError::FlushNotAllowed), "The server was started with `-F`."),
     (

@@ -1,6 +1,7 @@
 //! The section on reading the cache's memory directly.
 
-use super::table::{CommandRow, push_commands};
+use super::table::{CommandRow, Needs, push_commands};
+use crate::permission::Right;
 
 /// Returns the section.
 pub(super) fn section() -> String {
@@ -17,13 +18,14 @@ With `--local-readers`, a process of the same machine that is connected to the u
 the cache's memory and read hits from it directly, without a system call. Without the option the
 response to both commands is `ERROR`, as from memcached.
 
-| command | replies | meaning |
-|---|---|---|
+| command | replies | needs | meaning |
+|---|---|---|---|
 ";
 
 pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "larder_region",
+        needs: Needs::OfAll(Right::Read),
         replies: "REGION <identity> <bytes> <format> <reads per hint>",
         meaning: "A read-only descriptor (`SCM_RIGHTS`) arrives with the first byte of the \
             response. `CLIENT_ERROR` if the connection is not to the unix socket, or the option \
@@ -31,6 +33,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     },
     CommandRow {
         form: "larder_read <key> <key>",
+        needs: Needs::OfAll(Right::Read),
         replies: "",
         meaning: "Reports any number of keys, in base64, that the client read in the memory. \
             Eviction counts them as reads, and the statistics count each as `<reads per hint>` \

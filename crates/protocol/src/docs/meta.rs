@@ -1,6 +1,6 @@
 //! The section on the meta protocol.
 
-use super::table::{CommandRow, code, push_commands, push_row};
+use super::table::{CommandRow, Needs, code, push_commands, push_row};
 use crate::meta::flags::FLAGS;
 
 /// Returns the section.
@@ -28,40 +28,46 @@ A meta command is also a line of words: two letters, a key, and one-letter flags
 followed immediately by a token. The response begins with two letters and repeats the flags that
 request data, in the order of the request.
 
-| command | replies | meaning |
-|---|---|---|
+| command | replies | needs | meaning |
+|---|---|---|---|
 ";
 
 pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "mg <key> <flag>*",
+        needs: Needs::READ,
         replies: "VA <bytes> <flag>*, value / HD <flag>* / EN <flag>*",
         meaning: "Returns an item: its value with `v`, and the metadata that the flags request; \
             without flags, checks whether the item exists.",
     },
     CommandRow {
         form: "ms <key> <bytes> <flag>*",
+        needs: Needs::WRITE,
         replies: "HD <flag>* / NS <flag>* / EX <flag>* / NF <flag>*",
         meaning: "Stores the value that follows. With `C`, only if the item has this cas token. A \
             store that fails because memory is short removes the old item in every mode.",
     },
     CommandRow {
         form: "md <key> <flag>*",
+        needs: Needs::WRITE,
         replies: "HD <flag>* / NF <flag>* / EX <flag>*",
         meaning: "Removes an item, or marks it stale with `I`, or empties it with `x`.",
     },
     CommandRow {
         form: "ma <key> <flag>*",
+        needs: Needs::WRITE,
         replies: "HD <flag>* / VA <bytes> <flag>*, number / NF <flag>* / NS <flag>* / EX <flag>*",
         meaning: "Changes a counter; without flags, increments it by 1.",
     },
     CommandRow {
         form: "mn",
+        needs: Needs::Nothing,
         replies: "MN",
         meaning: "Does nothing; its response marks the end of a pipeline of quiet commands.",
     },
     CommandRow {
         form: "me <key> [b]",
+        needs: Needs::READ,
         replies: "ME <key> exp=<secs or -1> la=<secs> cas=<cas> fetch=<yes or no> cls=<class> \
             size=<bytes> / EN",
         meaning: "Returns the metadata of an item. Does not count as a read.",

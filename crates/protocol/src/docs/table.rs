@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::permission::Right;
+#[cfg(test)]
+use crate::permission::{Permission, Scope};
 use crate::response::Response;
 use crate::text::render;
 
@@ -11,6 +14,46 @@ pub(super) struct CommandRow {
     /// Separated by ` / `; empty: no reply.
     pub(super) replies: &'static str,
     pub(super) meaning: &'static str,
+    pub(super) needs: Needs,
+}
+
+/// The permission that a command needs, with `--users`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// None.
+    Nothing,
+    /// A right, and no access to items.
+    Right(Right),
+    /// A right for the items that the command names.
+    OfKey(Right),
+    /// A right for all items, so only a user without prefixes.
+    OfAll(Right),
+}
+
+impl Needs {
+    pub(super) const READ: Self = Self::OfKey(Right::Read);
+    pub(super) const WRITE: Self = Self::OfKey(Right::Write);
+    pub(super) const ADMIN: Self = Self::OfAll(Right::Admin);
+
+    /// Returns the needs of a command with this permission.
+    #[cfg(test)]
+    pub(super) fn of(permission: Permission<'_>) -> Self {
+        match (permission.right, permission.scope) {
+            (None, _) => Self::Nothing,
+            (Some(right), Scope::Nothing) => Self::Right(right),
+            (Some(right), Scope::Key(_) | Scope::Prefix { .. }) => Self::OfKey(right),
+            (Some(right), Scope::AllItems) => Self::OfAll(right),
+        }
+    }
+
+    /// Returns the cell of the table.
+    pub(super) fn cell(self) -> String {
+        match self {
+            Self::Nothing => "–".to_owned(),
+            Self::Right(right) | Self::OfKey(right) => right.name().to_owned(),
+            Self::OfAll(right) => format!("{}, all", right.name()),
+        }
+    }
 }
 
 /// Appends a table row. Escapes bars, which would end the cell.
@@ -23,7 +66,8 @@ pub(super) fn push_row(page: &mut String, cells: &[&str]) {
 
 pub(super) fn push_commands(page: &mut String, rows: &[CommandRow]) {
     for row in rows {
-        push_row(page, &[&code(row.form), &replies(row.replies), row.meaning]);
+        let cells = [&code(row.form), &replies(row.replies), &row.needs.cell(), row.meaning];
+        push_row(page, &cells);
     }
 }
 

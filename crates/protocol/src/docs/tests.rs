@@ -50,6 +50,43 @@ fn every_form_is_a_command() {
 }
 
 #[test]
+fn every_row_has_the_needs_of_its_command() {
+    let rows = commands::COMMANDS
+        .iter()
+        .chain(admin::COMMANDS)
+        .chain(local::COMMANDS)
+        .chain(meta::COMMANDS);
+    for row in rows {
+        for line in lines(&row.form.replace(" <flag>*", "").replace(" [b]", "")) {
+            let parsed = Parser::default().next(line.as_bytes());
+            let Parsed::Command { command, .. } = parsed else { panic!("{line:?}: {parsed:?}") };
+            assert_eq!(table::Needs::of(command.permission()), row.needs, "{line:?}");
+        }
+    }
+}
+
+/// A flag of `mg` that changes the item needs another right than the command's row.
+#[test]
+fn a_fetch_that_changes_its_item_needs_the_right_to_write() {
+    use crate::permission::{Permission, Right, Scope};
+    for (flags, right) in [
+        ("", Right::Read),
+        ("v f c h l t s k O1 q u", Right::Read),
+        ("C5 v", Right::Read),
+        ("N30", Right::Write),
+        ("v R30", Right::Write),
+        ("T30", Right::Write),
+        ("E5", Right::Write),
+    ] {
+        let line = format!("mg k {flags}\r\n");
+        let parsed = Parser::default().next(line.as_bytes());
+        let Parsed::Command { command, .. } = parsed else { panic!("{line:?}: {parsed:?}") };
+        let expected = Permission { right: Some(right), scope: Scope::Key(b"k") };
+        assert_eq!(command.permission(), expected, "{line:?}");
+    }
+}
+
+#[test]
 fn every_form_that_names_noreply_is_quiet_with_it() {
     for row in commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
         let [_, line] = lines(row.form);

@@ -1,6 +1,7 @@
-//! memcached's error texts for refused administrative commands.
+//! The error texts for refused commands; those of administrative commands are memcached's.
 
 use crate::admin::{DumpForm, Refusal};
+use crate::permission::{Denial, Right};
 
 /// Returns the line of a refusal, without its end.
 pub(super) fn words(refusal: Refusal) -> &'static str {
@@ -41,5 +42,24 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
         Refusal::HotKeysNotAllowed => "CLIENT_ERROR stats hotkeys not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
+    }
+}
+
+/// Returns the line of a command that is not permitted, without its end.
+pub(super) fn denied(denial: Denial) -> &'static str {
+    match denial {
+        Denial::Right(Right::Read) => "CLIENT_ERROR not permitted: the user lacks the right read",
+        Denial::Right(Right::Write) => "CLIENT_ERROR not permitted: the user lacks the right write",
+        Denial::Right(Right::Admin) => "CLIENT_ERROR not permitted: the user lacks the right admin",
+        Denial::ReadOnlyListener => "CLIENT_ERROR not permitted: the listener is read-only",
+        Denial::ForeignKey => {
+            "CLIENT_ERROR not permitted: the key has none of the prefixes of the user"
+        }
+        Denial::AllItems => {
+            "CLIENT_ERROR not permitted: the command concerns all items, and the user has prefixes"
+        }
+        Denial::LongList => {
+            "CLIENT_ERROR not permitted: the line of keys is too long to check; split it"
+        }
     }
 }

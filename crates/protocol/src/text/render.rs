@@ -148,6 +148,7 @@ fn client_error(error: ClientError) -> &'static str {
             "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
         }
         ClientError::Refused(refusal) => super::refusal::words(refusal),
+        ClientError::NotPermitted(denial) => super::refusal::denied(denial),
     }
 }
 
@@ -181,6 +182,8 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
         ServerError::ShutdownNotEnabledOlder => "ERROR: shutdown not enabled",
         ServerError::TooManyConnections => "ERROR Too many open connections",
+        ServerError::RateLimit => "SERVER_ERROR rate limit",
+        ServerError::TooManyLogins => "SERVER_ERROR too many logins; try again later",
     }
 }
 
