@@ -318,6 +318,10 @@ TierAcceptLoss = Row::new(Place::Long, "tier_accept_loss", Switch)
     .doc("start on a store whose log is damaged, without all items that may be out of date: those \
           that were stored before what is lost; the log is without damage afterwards, so once is \
           enough");
+Users = Row::new(Place::Long, "users", Path)
+    .doc("TOML file of users with passwords, rights and key prefixes: users = [ { name = \"shop\", \
+          hash = \"…\", rights = \"write\", prefixes = [\"shop:\"] }, … ]; clients log in as with -Y or \
+          -S, or by certificate; larder passwd prints the hashes; read again when it changes");
 AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen)
     .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \

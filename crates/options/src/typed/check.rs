@@ -252,24 +252,28 @@ fn napi_ids(values: &Values) -> Contradiction {
         .then(|| (Id::NapiIds, format!("{queues} are more than the {workers} workers of -t")))
 }
 
-/// Each of the two authentications works only in one protocol, so the options that allow other
-/// protocols contradict it.
+/// A server has one kind of authentication, and none of them works by UDP. Those of memcached work
+/// only in one protocol, so the options that allow other protocols contradict them.
 fn ways_in(values: &Values) -> Contradiction {
     let has_udp = values.number(Id::UdpPort).is_some_and(|port| port != 0);
     let ways = [
-        (Id::EnableSasl, values.switch(Id::EnableSasl), "binary"),
-        (Id::AuthFile, values.given(Id::AuthFile).is_some(), "ascii"),
+        (Id::EnableSasl, values.switch(Id::EnableSasl), Some("binary")),
+        (Id::AuthFile, values.given(Id::AuthFile).is_some(), Some("ascii")),
+        (Id::Users, values.given(Id::Users).is_some(), None),
     ];
-    for (id, _, needed) in ways.into_iter().filter(|(_, is_given, _)| *is_given) {
-        if values.text(Id::Protocol).is_some_and(|given| given != needed) {
-            return Some((id, format!("it needs -B {needed}, or no -B at all")));
-        }
-        if has_udp {
-            return Some((id, "it cannot be combined with UDP: use -U 0".to_owned()));
-        }
+    let mut given = ways.into_iter().filter(|(_, is_given, _)| *is_given);
+    let (id, _, needed) = given.next()?;
+    if let Some(needed) = needed
+        && values.text(Id::Protocol).is_some_and(|given| given != needed)
+    {
+        return Some((id, format!("it needs -B {needed}, or no -B at all")));
     }
-    let has_both = ways.iter().all(|(_, is_given, _)| *is_given);
-    has_both.then(|| (Id::EnableSasl, "it cannot be combined with -Y".to_owned()))
+    if has_udp {
+        return Some((id, "it cannot be combined with UDP: use -U 0".to_owned()));
+    }
+    let (other, ..) = given.next()?;
+    let other = other.row().spelling();
+    Some((id, format!("it cannot be combined with {other}: leave out one of them")))
 }
 
 fn warnings(values: &Values) -> Vec<String> {

@@ -73,6 +73,8 @@ pub struct Options {
     pub sasl_file: Option<PathBuf>,
     /// `-Y`: file of users and passwords with which clients log in; `protocol` is then ascii.
     pub auth_file: Option<PathBuf>,
+    /// `--users`: file of users with rights; clients log in with either protocol.
+    pub users: Option<PathBuf>,
     /// `-I`: largest item, in bytes.
     pub item_bytes_max: u64,
     /// `-Z`: encrypt connections.
@@ -215,6 +217,11 @@ impl Options {
         Ok((Self::new(values), warnings))
     }
 
+    /// True if clients must log in.
+    pub fn needs_login(&self) -> bool {
+        self.sasl || self.auth_file.is_some() || self.users.is_some()
+    }
+
     /// Returns the addresses to bind for TCP. Empty with `-s`, and with `-p 0`.
     pub fn tcp_addresses(&self) -> Vec<ListenAt> {
         self.addresses(self.port)
@@ -291,6 +298,7 @@ impl Options {
             sasl: values.switch(Id::EnableSasl),
             sasl_file: None,
             auth_file: values.text(Id::AuthFile).map(PathBuf::from),
+            users: values.text(Id::Users).map(PathBuf::from),
             item_bytes_max: values.bytes(Id::MaxItemSize),
             flush_all: !values.switch(Id::DisableFlushAll),
             dump: !values.switch(Id::DisableDumping),

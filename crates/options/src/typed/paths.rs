@@ -33,6 +33,7 @@ impl Options {
             &mut self.memory_file,
             &mut self.pidfile,
             &mut self.auth_file,
+            &mut self.users,
             &mut self.sasl_file,
             &mut self.admin_token_file,
         ];
