@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use super::examples::{ExampleRequest, permission};
 use super::table::{Needs, code, push_row};
 use crate::binary::opcode::*;
 use crate::binary::status::{self, words};
-use crate::binary::{CREDENTIALS_BYTES_MAX, MECHANISM_BYTES_MAX};
+use crate::binary::{CREDENTIALS_BYTES_MAX, HEADER_BYTES, MECHANISM_BYTES_MAX};
 use crate::permission::Right;
 
 /// Returns the section.
@@ -46,6 +47,34 @@ authenticated. Passwords cross the network unencrypted: keep the network private
     )
     .expect("writing to a String cannot fail");
     section
+}
+
+/// Returns a request for every opcode, for [`super::example_requests`].
+pub(super) fn example_requests(key: &[u8]) -> Vec<ExampleRequest> {
+    let mut requests = Vec::new();
+    for opcode in 0..=u8::MAX {
+        let Some(row) = OPCODES.iter().find(|row| row.opcode == aloud(opcode)) else { continue };
+        let (extras_bytes, has_key) = match row.parts {
+            "key" => (0, true),
+            EXPTIME => (4, true),
+            STORE => (8, true),
+            COUNT => (20, true),
+            parts => (0, parts.starts_with("key; value")),
+        };
+        let key = if has_key { key } else { b"" };
+        let value: &[u8] = if row.parts.contains("value") { b"88" } else { b"" };
+        let mut bytes = vec![0; HEADER_BYTES];
+        let body_bytes = extras_bytes + key.len() + value.len();
+        bytes[..5].copy_from_slice(&[0x80, opcode, 0, key.len() as u8, extras_bytes as u8]);
+        bytes[8..12].copy_from_slice(&(body_bytes as u32).to_be_bytes());
+        bytes.resize(HEADER_BYTES + extras_bytes, 0);
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+        let (right, reach) = permission(row.needs);
+        let is_quiet = is_quiet(opcode);
+        requests.push(ExampleRequest { bytes, right, reach, is_quiet, is_binary: true });
+    }
+    requests
 }
 
 /// An opcode.
@@ -239,7 +268,6 @@ const STATUSES: &[(u16, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binary::HEADER_BYTES;
     use crate::binary::form::Form;
     use crate::{Parsed, Parser};
 

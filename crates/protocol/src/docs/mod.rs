@@ -6,12 +6,14 @@ mod binary;
 mod commands;
 mod differences;
 mod errors;
+mod examples;
 mod local;
 mod meta;
 mod table;
 
 use crate::lines::line::SHORT_LINE_BYTES_MAX;
 use crate::version::WIRE_VERSION;
+pub use examples::{ExampleRequest, Reach, example_requests};
 
 /// Returns the text of docs/protocol.md.
 pub fn protocol_md() -> String {
