@@ -20,6 +20,7 @@ mod inspect;
 mod outcome;
 #[cfg(test)]
 mod pages;
+mod passwd;
 mod ping;
 mod replay;
 mod set;
@@ -59,6 +60,7 @@ enum Larder {
     Keys(admin::keys::Arguments),
     Hot(admin::hot::Arguments),
     Drain(admin::drain::Arguments),
+    Passwd(passwd::Arguments),
     Replay(replay::Arguments),
     Bench(Box<larder_loadgen::Arguments>),
 }
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Larder::Keys(arguments) => admin::keys::run(&arguments),
         Larder::Hot(arguments) => admin::hot::run(&arguments),
         Larder::Drain(arguments) => admin::drain::run(&arguments),
+        Larder::Passwd(arguments) => passwd::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
         Larder::Bench(arguments) => larder_loadgen::run(&arguments),
     };
@@ -93,6 +96,7 @@ Examples:
   larder ping --server unix:/run/larder.sock
   larder keys --prefix user:
   larder drain --wait 10
+  larder passwd shop --rights write --prefix shop:
   larder inspect /dev/shm/larder
   larder export --server neighbour - | larder import - --server localhost
   larder replay --trace web07.csv.zst --memory 16m --scale 16

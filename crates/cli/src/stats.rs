@@ -70,6 +70,8 @@ enum Section {
     /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]
     DeletePrefix,
+    /// Users of --users, their rights and refusals
+    Users,
     /// Resets the counters, and prints nothing
     Reset,
 }
@@ -165,6 +167,7 @@ impl Arguments {
             Section::Larder => StatsSection::Larder,
             Section::Hotkeys => StatsSection::HotKeys,
             Section::DeletePrefix => StatsSection::DeletePrefix,
+            Section::Users => StatsSection::Users,
             Section::Reset => StatsSection::Reset,
         };
         if let [word, ..] = words[..] {
