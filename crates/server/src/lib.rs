@@ -45,10 +45,11 @@
 //! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
 //! | `stats` | the responses of `stats` |
 //! | `server` | the state that all threads share: the cache, passwords, leases |
+//! | `users` | users with rights: their file, logins, the permission of a connection |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
-//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, helpers for messages |
+//! | `clock`, `log`, `stop`, `waker`, `priority`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, its priority, the error of a server that does not start, its files, helpers for messages |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
@@ -61,12 +62,14 @@ mod leftovers;
 mod log;
 mod net;
 mod observe;
+mod priority;
 mod process;
 mod server;
 mod session;
 mod stats;
 mod stop;
 mod tls;
+mod users;
 mod waker;
 mod words;
 

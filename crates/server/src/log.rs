@@ -16,20 +16,39 @@ pub(crate) struct Log {
 }
 
 /// The events that observers of commands have asked for: the log with `-vv`, the prefix counters
-/// and `watch` clients. All are in one integer, so that a turn without observers only checks this
-/// integer.
+/// and `watch` clients. A batch also records here whether its commands are judged. All are in one
+/// integer, so that a turn without any of them only checks this integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
 
 impl Interest {
     const COMMANDS: u32 = 1;
     const PREFIXES: u32 = 1 << 1;
+    const JUDGED: u32 = 1 << 2;
     const TOPICS_AT: u32 = 16;
 
-    /// True if no command event is observed.
+    /// True if no command event is observed, and commands are not judged.
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// Returns the same events. If `is_judged`, each command is also judged before it is executed.
+    pub(crate) fn judged(self, is_judged: bool) -> Self {
+        let bits = self.observed().0;
+        Self(if is_judged { bits | Self::JUDGED } else { bits })
+    }
+
+    /// True if each command must be judged before it is executed.
+    #[inline]
+    pub(crate) fn judges(self) -> bool {
+        self.0 & Self::JUDGED != 0
+    }
+
+    /// Returns only the observed events.
+    #[inline]
+    pub(crate) fn observed(self) -> Self {
+        Self(self.0 & !Self::JUDGED)
     }
 
     /// True if commands and responses are written to the log.

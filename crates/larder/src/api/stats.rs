@@ -54,6 +54,8 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::GetFlushed,
     Counter::AuthErrors,
     Counter::AdminAuthFailures,
+    Counter::NotPermitted,
+    Counter::RateLimited,
     Counter::TlsHandshakes,
     Counter::SslHandshakeErrors,
     Counter::HotKeysSampled,

@@ -29,13 +29,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_options::{Options, Role};
-use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
 use crate::clock::monotonic_us;
 use crate::log;
 use crate::net::sockets::Address;
+use crate::priority;
 use crate::server::Server;
 use crate::server::progress::Progress;
 use crate::session::execute::disk_threads::DiskThreads;
@@ -147,7 +147,7 @@ impl Http {
         let (shared, is_over) = (Arc::clone(&self.shared), self.is_over.subscribe());
         let (started, has_started) = std::sync::mpsc::channel();
         let run = move || {
-            lower_priority();
+            priority::lower();
             let _ = started.send(());
             run(&runtime, shared, listeners, is_over);
         };
@@ -244,13 +244,6 @@ impl Http {
     }
 }
 
-/// Gives the workers priority over this thread.
-fn lower_priority() {
-    let before = getpriority_process(None).unwrap_or(0);
-    // Raising the number is always allowed. Linux applies it only to this thread.
-    let _ = setpriority_process(None, before.max(NICE));
-}
-
 /// A socket on which the listener accepts connections.
 #[derive(Debug)]
 struct BoundSocket {
@@ -301,8 +294,5 @@ async fn ask_workers(shared: Arc<Shared>) {
         }
     }
 }
-
-/// The niceness of the thread.
-const NICE: i32 = 5;
 
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(5);

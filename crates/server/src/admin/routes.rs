@@ -17,12 +17,14 @@ use larder_stats::Counter;
 use serde_json::{Value, json};
 
 use super::{AdminContext, Shared};
+use crate::admin::access;
 use crate::admin::access::journal::{Peer, Write};
 use crate::admin::access::{AccessRequest, RefusalReason, Rules};
 use crate::admin::cache::memory::Memory;
 use crate::admin::connections::activity::Activity;
 use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
 use crate::server::statistics::threads::Thread;
+use crate::users::user::User;
 
 /// A listener, from the point of view of its requests.
 #[derive(Clone, Debug)]
@@ -32,6 +34,12 @@ pub(super) struct Site {
 }
 
 impl Site {
+    /// Returns the user of `--users` whose token the request carries.
+    fn user(&self, headers: &HeaderMap) -> Option<Arc<User>> {
+        let users = self.serving()?.server.access.users.as_ref()?;
+        users.of_token(access::bearer(headers)?)
+    }
+
     /// Returns the server, once it serves.
     pub(super) fn serving(&self) -> Option<&AdminContext> {
         self.shared.serving.get()
@@ -116,7 +124,11 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
         let tokens = site.shared.tokens.as_ref();
         let (headers, uri) = (request.headers(), request.uri());
         let writes = !is_reading(request.method());
-        match site.rules.admit(&AccessRequest { headers, uri, writes, needed }, tokens) {
+        let user = site.user(headers);
+        let user_role =
+            user.map(|user| access::users::role_of(&user, request.method(), path, needed));
+        let asked = AccessRequest { headers, uri, writes, needed, user_role };
+        match site.rules.admit(&asked, tokens) {
             Ok(role) => {
                 if let Some(activity) = request.extensions().get::<Arc<Activity>>()
                     && role > Role::Probe

@@ -62,7 +62,7 @@ pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
         socket.transport == Transport::Tcp
             && socket.client_certificates != Some(ClientCertificates::Required)
     };
-    if options.sasl || options.auth_file.is_some() || !sockets.iter().any(asks_nothing) {
+    if options.needs_login() || !sockets.iter().any(asks_nothing) {
         Role::Probe
     } else if !options.flush_all && !options.dump {
         Role::Read
@@ -315,6 +315,7 @@ mod tests {
         for (name, value, expected) in [
             ("enable_sasl", "yes", Role::Probe),
             ("auth_file", "/users", Role::Probe),
+            ("users", "/users.toml", Role::Probe),
             ("disable_flush_all", "yes", Role::Full),
             ("disable_dumping", "yes", Role::Full),
         ] {

@@ -1,7 +1,7 @@
 //! The table of all sockets, for `stats conns`. The worker of a socket updates its entry.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -115,6 +115,14 @@ impl ConnStats {
     /// True for the socket of a client.
     fn is_connection(&self) -> bool {
         matches!(self.ends, Ends::Tcp { .. } | Ends::Unix(_))
+    }
+
+    /// Returns the IP address of a TCP connection's peer, if it is still available.
+    pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
+        match &self.ends {
+            Ends::Tcp { peer, .. } => peer.map(|peer| peer.ip()),
+            _ => None,
+        }
     }
 
     /// True for a UDP socket.

@@ -113,10 +113,11 @@ impl<'a> MainLoop<'a> {
         self.http.reload_tokens();
         let has_file = self.server.access.certificates.is_some()
             || self.server.access.credentials.is_some()
+            || self.server.access.users.is_some()
             || self.http.has_tokens();
         if !has_file {
             log::say(format_args!(
-                "larderd: SIGHUP: nothing to read again: there are no users (-S, -Y), certificates \
+                "larderd: SIGHUP: nothing to read again: there are no users (-S, -Y, --users), certificates \
                  (-Z) or admin tokens; other options need a restart, or SIGUSR2"
             ));
         }

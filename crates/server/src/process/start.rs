@@ -49,6 +49,7 @@ use crate::server::{Server, disk_tier};
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
+use crate::users::Users;
 use crate::words::CountedNoun;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
@@ -464,6 +465,12 @@ impl Opens<'_> {
     /// the directory.
     fn rehearse(&self, cache: &UnopenedCache) -> Result<(), Failure> {
         credentials(self.options)?;
+        if let Some(path) = &self.options.users {
+            let checked = Users::check(path);
+            checked.map_err(|error| {
+                Failure::new(EXIT_USAGE, format_args!("option --users: {error}"))
+            })?;
+        }
         cache.rehearse().map_err(|error| Failure::new(error.exit_code(), error))
     }
 

@@ -1,6 +1,8 @@
 //! Access to a server's cache: the files of users and certificates, and the local readers, which
 //! are processes on this machine that read items in the cache's memory.
 
+use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::log;
@@ -8,6 +10,7 @@ use crate::observe::readers::Readers;
 use crate::server::Server;
 use crate::server::credentials::Credentials;
 use crate::tls::certificates::{Certificates, RefreshResult};
+use crate::users::Users;
 
 /// The certificates, credentials and permissions that clients need to use the cache.
 #[derive(Debug)]
@@ -16,6 +19,8 @@ pub(crate) struct Access {
     pub(crate) certificates: Option<Arc<Certificates>>,
     /// Users and passwords; set with `-S` or `-Y`.
     pub(crate) credentials: Option<Credentials>,
+    /// Users with rights; set with `--users`.
+    pub(crate) users: Option<Arc<Users>>,
     /// Processes that may map the cache's memory; set with `--local-readers`.
     pub(crate) readers: Option<Readers>,
 }
@@ -67,15 +72,24 @@ impl Server {
     /// Reads the user file again, if there is one, and logs the result. If that fails, the previous
     /// users stay in effect.
     pub(crate) fn reload_users(&self) {
-        let Some(credentials) = &self.access.credentials else { return };
-        match credentials.reload() {
-            Ok(count) => {
-                let path = credentials.path().display();
-                log::say(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
-            }
-            Err(error) => log::say(format_args!(
-                "larderd: SIGHUP: users not reloaded, the previous ones stay in effect: {error}"
-            )),
+        if let Some(credentials) = &self.access.credentials {
+            log_users(credentials.reload(), credentials.path());
         }
+        if let Some(users) = &self.access.users {
+            log_users(users.reload(), users.path());
+        }
+    }
+}
+
+/// Logs the result of reading a file of users again.
+fn log_users(reloaded: Result<usize, impl Display>, path: &Path) {
+    match reloaded {
+        Ok(count) => {
+            let path = path.display();
+            log::say(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
+        }
+        Err(error) => log::say(format_args!(
+            "larderd: SIGHUP: users not reloaded, the previous ones stay in effect: {error}"
+        )),
     }
 }

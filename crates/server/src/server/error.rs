@@ -8,6 +8,7 @@ use crate::observe::readers::ReadersError;
 use crate::server::credentials::CredentialsError;
 use crate::server::disk_tier::DiskTierError;
 use crate::server::memory_file::MemoryFileError;
+use crate::users;
 
 /// The reason why the server could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum ServerError {
     /// The user file cannot be used.
     #[error(transparent)]
     Credentials(#[from] UsersError),
+    /// The file of users with rights cannot be used.
+    #[error("option --users: {0}")]
+    Users(#[from] users::LoadError),
     /// Local readers cannot be admitted.
     #[error(transparent)]
     Readers(#[from] ReadersError),
@@ -39,7 +43,9 @@ impl ServerError {
     /// Returns the exit status of larderd.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Credentials(_) | Self::Readers(ReadersError::NoGroup(_)) => EXIT_USAGE,
+            Self::Credentials(_)
+            | Self::Users(users::LoadError::File(_))
+            | Self::Readers(ReadersError::NoGroup(_)) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }

@@ -32,6 +32,7 @@ use crate::observe::prefix_removal::PrefixRemovals;
 use crate::observe::readers::Readers;
 use crate::observe::watch::{self, Watchers};
 use crate::stop::Stop;
+use crate::users::Users;
 use access::Access;
 use connections::Connections;
 use credentials::Credentials;
@@ -81,6 +82,7 @@ impl Server {
     ) -> Result<Self, ServerError> {
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
+        let users = options.users.clone().map(Users::open).transpose()?.map(Arc::new);
         let disk_threads = if options.disk_tier.is_some() { DISK_THREADS } else { 0 };
         let statistics = Statistics::new(&options, &cache, disk_threads);
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -117,7 +119,7 @@ impl Server {
         Ok(Self {
             tuning: Mutex::new(options.tuning.clone()),
             log,
-            access: Access { certificates: None, credentials, readers },
+            access: Access { certificates: None, credentials, users, readers },
             leases: Leases::default(),
             watchers,
             connections: Connections::new(&options),

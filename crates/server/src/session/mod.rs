@@ -4,10 +4,12 @@
 //! It performs no I/O: the connection (`net/connection/`) receives the bytes and sends the output.
 //! So the same code also serves UDP datagrams, and tests need no socket.
 
+mod access;
 mod ahead;
 mod allowance;
 mod batch;
 pub(crate) mod execute;
+mod login;
 mod long;
 pub(crate) mod observer;
 mod older;
@@ -32,10 +34,12 @@ use crate::server::Server;
 use crate::session::execute::{Call, CommandResult, Executor};
 use crate::session::observer::key_of;
 use crate::session::payload::{Payload, payload_bytes};
-use crate::stats::{self, ConnectionList, StatsResponse};
+use crate::stats::{self, RowList, StatsResponse};
 
+use self::access::SessionAccess;
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
+use self::login::WaitingLogin;
 use self::suspended::SuspendedCommand;
 
 /// The protocol state of one peer, the client at the other end of a connection.
@@ -61,6 +65,8 @@ pub struct Session {
     /// The key of the command that waits for a disk read. The caller receives it from
     /// `keys_to_ask`.
     asked: Option<Box<[u8]>>,
+    /// The user and its rights; `None` if nothing is forbidden to the peer.
+    access: Option<Box<SessionAccess>>,
 }
 
 #[derive(Debug)]
@@ -70,14 +76,16 @@ enum State {
     /// A command waits for a disk read. If it is a store, the next byte begins its value; otherwise
     /// the next command.
     Suspended(Box<SuspendedCommand>),
+    /// A login waits for the verification of its password.
+    Login(Box<WaitingLogin>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
     /// The session writes the rest of a large value before it reads the next byte.
     Large(Box<LargeValue>, Box<OwnedFrame>),
     /// The session writes the rest of a list of items before it reads the next byte.
     Dump(Box<Dump>),
-    /// The session writes the rest of a list of connections before it reads the next byte.
-    Connections(Box<ConnectionList>),
+    /// The session writes the rest of a list of connections or users before it reads the next byte.
+    Rows(Box<RowList>),
     /// The session gathers statistics in several steps, then responds in this form.
     Gather(Box<StatsResponse>, Box<OwnedFrame>),
     /// The session ignores input. The connection sends watch lines until it is closed.
@@ -88,13 +96,12 @@ impl Session {
     /// Creates a session. `id` identifies it in the log. If the server requires authentication, its
     /// credentials determine the dialect, and `protocol` has no effect.
     pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
+        let dialects = dialects_of(protocol);
+        let users = server.access.users.as_ref();
         let parser = match &server.access.credentials {
             Some(credentials) => Parser::locked(credentials.dialect()),
-            None => Parser::new(match protocol {
-                Protocol::Auto => Dialects::Any,
-                Protocol::Ascii => Dialects::Text,
-                Protocol::Binary => Dialects::Binary,
-            }),
+            None if users.is_some() => Parser::locked(dialects),
+            None => Parser::new(dialects),
         };
         Self {
             id,
@@ -105,6 +112,7 @@ impl Session {
             is_brief: false,
             may_read: false,
             asked: None,
+            access: users.map(|_| Box::default()),
         }
     }
 
@@ -131,9 +139,12 @@ impl Session {
         allowance: Allowance,
         out: &mut Output,
     ) -> Progress {
+        if self.is_revoked() {
+            return Progress { consumed: 0, next: Next::Close };
+        }
         let mut batch = Batch {
             executor,
-            interest: executor.log().interest(),
+            interest: self.interest(executor),
             started: out.bytes.len(),
             last_response: None,
             took_long: false,
@@ -154,13 +165,14 @@ impl Session {
                 State::Command if batch.left == 0 => break batch.end(),
                 State::Command => self.command(&mut batch, rest),
                 State::Suspended(_) => self.resume(&mut batch, rest),
+                State::Login(_) => self.await_login(&mut batch),
                 State::Payload(_) if rest.is_empty() => break Next::Input,
                 State::Payload(_) => self.payload(&mut batch, rest),
                 State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
                 State::Gather(..) => self.gather_on(&mut batch),
                 State::Dump(_) => self.dump_on(&mut batch),
-                State::Connections(_) if batch.left == 0 => break Next::GiveWay,
-                State::Connections(list) => {
+                State::Rows(_) if batch.left == 0 => break Next::GiveWay,
+                State::Rows(list) => {
                     batch.left -= 1;
                     if !list.step(&mut batch.out.bytes) {
                         self.state = State::Command;
@@ -225,6 +237,11 @@ impl Session {
     fn command(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
+        }
+        if batch.interest.judges()
+            && let Some(step) = self.judge_list(batch, input)
+        {
+            return step;
         }
         // By reference: the parser has just written the command to memory field by field. A move
         // would read it in wider loads. The processor cannot forward several stores to one load, so
@@ -291,10 +308,30 @@ impl Session {
             true => batch.take_key(),
             false => batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND),
         }
-        if batch.executor.sampler().is_due() {
-            return self.run_with_sampling(batch, parsed);
+        let is_sampled = batch.executor.sampler().is_due();
+        if is_sampled || !batch.interest.is_none() {
+            return self.run_with_care(batch, parsed, is_sampled);
         }
-        self.run_unsampled(batch, parsed)
+        self.dispatch::<false>(batch, parsed)
+    }
+
+    /// Same as [`Self::run`], for a command that is judged, observed or sampled.
+    #[inline(never)]
+    fn run_with_care(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+        is_sampled: bool,
+    ) -> Step {
+        if batch.interest.judges()
+            && let Some(refusal) = self.refusal_of(&parsed)
+        {
+            return self.deny(batch, parsed, refusal);
+        }
+        match is_sampled {
+            true => self.run_with_sampling(batch, parsed),
+            false => self.run_unsampled(batch, parsed),
+        }
     }
 
     /// Same as [`Self::run_unsampled`], but also passes the key and the number of bytes to the
@@ -322,7 +359,7 @@ impl Session {
 
     #[inline]
     fn run_unsampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        if batch.interest.is_none() {
+        if batch.interest.observed().is_none() {
             self.dispatch::<false>(batch, parsed)
         } else {
             self.run_with_observers(batch, parsed)
@@ -402,7 +439,7 @@ impl Session {
                 match response {
                     // This command may have added or removed observers of the commands that follow
                     // in the batch.
-                    Response::Ok => batch.interest = batch.executor.log().interest(),
+                    Response::Ok => batch.interest = self.interest(batch.executor),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
                     // The error ends the response to a list of keys: clients expect no `END` after
@@ -419,7 +456,7 @@ impl Session {
                 self.state = State::Large(large, Box::new(frame.keep()));
             }
             CommandResult::Dump(dump) => self.begin_dump(batch, dump, frame),
-            CommandResult::Connections(list) => self.state = State::Connections(list),
+            CommandResult::Rows(list) => self.state = State::Rows(list),
             CommandResult::Gather(gathering) => self.gather(batch, gathering, frame),
             CommandResult::HotKeys if self.is_brief => {
                 batch.respond(&Refusal::HotKeysNotAllowed.into(), frame);
@@ -431,6 +468,7 @@ impl Session {
             }
             CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
             CommandResult::Pending => return self.suspend(parsed),
+            CommandResult::Login => return self.begin_login(batch, parsed),
             CommandResult::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             CommandResult::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             CommandResult::Reads => match command {
@@ -564,12 +602,10 @@ impl Session {
     /// Returns the session's stage, for `stats conns`.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
-            State::Command | State::Suspended(_) => Stage::Command,
+            State::Command | State::Suspended(_) | State::Login(_) => Stage::Command,
             State::Payload(payload) if payload.is_passing() => Stage::Swallow,
             State::Payload(_) => Stage::Value,
-            State::Large(..) | State::Dump(_) | State::Gather(..) | State::Connections(_) => {
-                Stage::Answer
-            }
+            State::Large(..) | State::Dump(_) | State::Gather(..) | State::Rows(_) => Stage::Answer,
             State::Watch(_) => Stage::Watch,
         }
     }
@@ -586,8 +622,18 @@ impl Session {
             State::Dump(dump) => dump.held_bytes(),
             State::Gather(gathering, _) => gathering.held_bytes(),
             State::Suspended(suspended) => suspended.held_bytes(),
-            State::Command | State::Large(..) | State::Connections(_) | State::Watch(_) => 0,
+            State::Login(waiting) => waiting.held_bytes(),
+            State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
         }
+    }
+}
+
+/// Returns the dialects of a protocol.
+fn dialects_of(protocol: Protocol) -> Dialects {
+    match protocol {
+        Protocol::Auto => Dialects::Any,
+        Protocol::Ascii => Dialects::Text,
+        Protocol::Binary => Dialects::Binary,
     }
 }
 

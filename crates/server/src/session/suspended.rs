@@ -49,7 +49,12 @@ impl Session {
         let (command, frame) = (&command.command(), &frame.frame_with(command.key()));
         let (consumed, rest) = (*consumed, input);
         let parsed = ParsedCommand { command, frame, input: words, consumed, rest };
-        match self.run(batch, parsed) {
+        // The command was judged before it was suspended, and has used up one request of a rate.
+        let judges = batch.interest.judges();
+        batch.interest = batch.interest.observed();
+        let step = self.run(batch, parsed);
+        batch.interest = batch.interest.judged(judges);
+        match step {
             Step::GoOn(bytes) => Step::GoOn(bytes - consumed),
             Step::Stop(bytes, next) => Step::Stop(bytes - consumed, next),
         }
@@ -58,7 +63,7 @@ impl Session {
     /// True if a command must be suspended before it is executed, because an observer looks up its
     /// item first. Other commands find out during execution that they need the disk.
     pub(super) fn must_suspend(batch: &Batch<'_>, parsed: ParsedCommand<'_>) -> bool {
-        if !batch.wait.asks() || batch.interest.is_none() {
+        if !batch.wait.asks() || batch.interest.observed().is_none() {
             return false;
         }
         if let Command::Store(store) = parsed.command
@@ -86,7 +91,7 @@ impl Session {
         let mut keys: Vec<Box<[u8]>> = asked.into_iter().collect();
         for (key, asking) in self.ahead(input).take(AHEAD_MAX) {
             let is_new = asking == DiskNeed::Reads && keys.iter().all(|asked| **asked != *key);
-            if is_new && raw.must_look_up(key, asking) {
+            if is_new && self.may_read_key(key) && raw.must_look_up(key, asking) {
                 keys.push(key.into());
             }
         }

@@ -7,6 +7,7 @@ mod hot_keys;
 mod removal;
 mod rows;
 mod shown;
+mod users;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub(crate) use connections::ConnectionList;
 use gather::ItemStatistics;
 pub(crate) use gather::{GatherStep, StatsResponse};
 pub(crate) use hot_keys::hot_keys;
+pub(crate) use users::UserList;
 
 /// The result of a request for statistics.
 pub(crate) enum Answer {
@@ -28,8 +30,27 @@ pub(crate) enum Answer {
     Gather(Box<StatsResponse>),
 }
 
+/// A list that is rendered row by row as its client receives it.
+#[derive(Debug)]
+pub(crate) enum RowList {
+    /// `stats conns`
+    Connections(ConnectionList),
+    /// `stats users`
+    Users(UserList),
+}
+
+impl RowList {
+    /// Appends the next row, or the end of the list. Returns true if more follows.
+    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Connections(list) => list.step(out),
+            Self::Users(list) => list.step(out),
+        }
+    }
+}
+
 /// Appends the statistics of a section. `wait` decides how a list of keys waits for the disk.
-/// Connections are listed by [`ConnectionList`] instead.
+/// Connections and users are listed by [`RowList`] instead.
 pub(crate) fn answer(
     server: &Arc<Server>,
     section: StatsSection,
@@ -68,8 +89,8 @@ fn at_once(
 ) -> Response {
     match section {
         StatsSection::General => rows::section(server, Section::General, frame, out),
-        // Both of them are listed elsewhere.
-        StatsSection::Connections | StatsSection::HotKeys => {}
+        // They are listed elsewhere.
+        StatsSection::Connections | StatsSection::HotKeys | StatsSection::Users => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {

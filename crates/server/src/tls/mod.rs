@@ -86,6 +86,13 @@ impl Tls {
         })
     }
 
+    /// Returns the names in the client's verified certificate. Empty without a certificate, and
+    /// during the handshake.
+    pub(crate) fn peer_names(&self) -> Vec<String> {
+        let certificates = self.state.peer_certificates().filter(|_| !self.is_handshaking);
+        certificates.and_then(<[_]>::first).map(peer::names).unwrap_or_default()
+    }
+
     /// Receives up to `bytes_max` bytes of records, and passes on their contents, which are
     /// shorter. Continues the handshake, and sends its messages.
     pub(crate) fn receive(
@@ -352,5 +359,6 @@ const GOODBYE_BYTES_MAX: usize = 64;
 
 pub(crate) mod certificates;
 pub(crate) mod cipher_suites;
+pub(crate) mod peer;
 #[cfg(test)]
 mod tests;

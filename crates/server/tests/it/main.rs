@@ -54,6 +54,7 @@ mod tls_scene;
 mod udp;
 mod upgrade;
 mod upgrade_scene;
+mod users;
 mod watch;
 
 use std::path::PathBuf;

@@ -302,6 +302,8 @@ Larder {
     "get_expired" same Counter GetExpired "Misses because the item had expired.";
     "get_flushed" same Counter GetFlushed "Misses because flush_all had invalidated the item.";
     "auth_failures" same Counter AuthErrors "Failed authentication attempts of cache clients.";
+    "not_permitted" counter NotPermitted "Commands refused because of the rights of the user or of the listener.";
+    "rate_limited" counter RateLimited "Commands refused because the user exceeded its rate.";
     "admin_auth_failures" counter AdminAuthFailures "Requests to the admin listener with a token that does not exist.";
     "tls_handshakes" counter TlsHandshakes if Tls "Completed TLS handshakes of cache clients, with new and resumed sessions.";
     "tls_handshake_failures" same Counter SslHandshakeErrors if Tls "Failed TLS handshakes of cache clients.";

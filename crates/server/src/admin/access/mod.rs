@@ -3,6 +3,7 @@
 
 pub(super) mod journal;
 pub(crate) mod tokens;
+pub(crate) mod users;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -48,6 +49,8 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) writes: bool,
     /// The role that the request needs.
     pub(crate) needed: Role,
+    /// The role of the user whose token the request carries.
+    pub(crate) user_role: Option<Role>,
 }
 
 impl Rules {
@@ -78,7 +81,7 @@ impl Rules {
         asked: &AccessRequest<'_>,
         tokens: Option<&Tokens>,
     ) -> Result<Role, RefusalReason> {
-        let &AccessRequest { headers, uri, writes, needed } = asked;
+        let &AccessRequest { headers, uri, writes, needed, user_role } = asked;
         if !self.origin_is_own(headers) || writes && !site_is_own(headers) {
             return Err(RefusalReason::ForeignOrigin);
         }
@@ -86,7 +89,8 @@ impl Rules {
             return Err(RefusalReason::NotJson);
         }
         if let Some(token) = token(headers) {
-            let role = token.ok().and_then(|token| tokens?.role_of(token));
+            let of_file = |token: &[u8]| tokens.and_then(|tokens| tokens.role_of(token));
+            let role = token.ok().and_then(|token| of_file(token).or(user_role));
             let role = role.ok_or(RefusalReason::BadToken)?.min(self.role);
             return if role >= needed { Ok(role) } else { Err(RefusalReason::LowRole) };
         }
@@ -169,6 +173,11 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
+/// Returns the token of a request; `None` without exactly one.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    token(headers)?.ok()
+}
+
 /// Returns the token of a request. `None` without one, `Err` if there are several or it is
 /// malformed.
 fn token(headers: &HeaderMap) -> Option<Result<&[u8], ()>> {
@@ -240,7 +249,10 @@ mod tests {
             tokens: Option<&Tokens>,
             needed: Role,
         ) -> Result<Role, RefusalReason> {
-            self.admit(&AccessRequest { headers, uri, writes: false, needed }, tokens)
+            self.admit(
+                &AccessRequest { headers, uri, writes: false, needed, user_role: None },
+                tokens,
+            )
         }
     }
 
@@ -369,8 +381,13 @@ mod tests {
         let (uri, rules) = (Uri::from_static("/"), rules(Role::Full, true));
         let write = |more: &[(&'static str, &str)]| {
             let headers = headers(&[&[("host", "localhost:1")], more].concat());
-            let asked =
-                AccessRequest { headers: &headers, uri: &uri, writes: true, needed: Role::Full };
+            let asked = AccessRequest {
+                headers: &headers,
+                uri: &uri,
+                writes: true,
+                needed: Role::Full,
+                user_role: None,
+            };
             rules.admit(&asked, None)
         };
         let (origin, site) = (("origin", "http://localhost:1"), ("sec-fetch-site", "same-origin"));

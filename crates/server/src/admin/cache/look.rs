@@ -80,7 +80,7 @@ pub(in crate::admin) async fn remove(
 }
 
 /// Returns the key that a path contains.
-fn key_of(text: &str) -> Result<Vec<u8>, Refusal> {
+pub(super) fn key_of(text: &str) -> Result<Vec<u8>, Refusal> {
     let refused = |words: String| (StatusCode::BAD_REQUEST, words);
     let key = decoded_for_url(text.as_bytes(), KEY_BYTES_MAX)
         .ok_or_else(|| refused("the key is not base64url of at most 250 bytes".to_owned()))?;

@@ -39,6 +39,15 @@ pub(super) fn takes_value(method: &Method, path: &str) -> bool {
     *method == Method::PUT && path.starts_with(PREFIX)
 }
 
+/// Returns the key in the path of an item; `None` for other paths, and for a key that is malformed.
+pub(super) fn key_in(path: &str) -> Option<Vec<u8>> {
+    match path.strip_prefix(look::PREFIX) {
+        _ if path == CLEAR => None,
+        Some(key) => look::key_of(key).ok(),
+        None => key::of_path(path).ok().filter(|_| path.starts_with(PREFIX)),
+    }
+}
+
 /// Responds to a request for an item.
 pub(super) async fn answer(serving: &AdminContext, memory: &Memory, request: Request) -> Response {
     let server = &serving.server;
@@ -161,7 +170,7 @@ const OUT_OF_INDEX: &str = "no memory for another key on the disk: delete items 
 const STUCK: &str = "a stopped process that shares the cache holds the item; try again later";
 
 /// The path whose DELETE removes every item.
-const CLEAR: &str = "/api/v1/cache/clear";
+pub(super) const CLEAR: &str = "/api/v1/cache/clear";
 
 const METHODS: &str = "GET, HEAD, PUT, DELETE";
 

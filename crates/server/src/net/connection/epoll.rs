@@ -63,9 +63,13 @@ impl Connection {
                 let input = self.receive(executor, scratch)?;
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
             }
-            Next::Lines | Next::Drain | Next::Region | Next::Disk | Next::Turn | Next::GiveWay => {
-                Ok(Begun::Ready(Input::Backlog))
-            }
+            Next::Lines
+            | Next::Login
+            | Next::Drain
+            | Next::Region
+            | Next::Disk
+            | Next::Turn
+            | Next::GiveWay => Ok(Begun::Ready(Input::Backlog)),
             Next::Close => Err(Broken),
         }
     }

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use larder_item::Second;
+use larder_options::ClientCertificates;
 use larder_protocol::text::watched::CloseReason;
 use larder_protocol::{ServerError, render};
 use larder_stats::Counter;
@@ -30,6 +31,7 @@ use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::session::{Next, Session};
 use crate::tls::Records;
+use crate::users::login::Origin;
 use io::Io;
 use turn::TurnState;
 
@@ -68,7 +70,7 @@ impl Connection {
         now: Second,
     ) -> Self {
         let is_encrypted = io.is_encrypted();
-        let NewConnection { socket, transport, protocol, .. } = accepted;
+        let NewConnection { socket, transport, protocol, client_certificates } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         let mut session = Session::new(server, id, protocol);
         if let (Some(readers), Transport::Unix) = (&server.access.readers, transport)
@@ -76,6 +78,10 @@ impl Connection {
         {
             session.let_read();
         }
+        if client_certificates.is_some_and(|asked| asked != ClientCertificates::None) {
+            session.await_certificate();
+        }
+        session.note_origin(|| Origin::of(conn_stats.peer_ip()));
         Self {
             socket,
             io,

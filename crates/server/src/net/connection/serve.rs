@@ -92,6 +92,10 @@ impl Connection {
         let Allotment { output_bytes_max: out_bytes_max, is_tight } = terms.allotment;
         executor.turn_to(self.id());
         self.turn.execute();
+        if self.session.awaits_certificate() {
+            let names = self.io.tls_mut().map(|tls| tls.peer_names()).unwrap_or_default();
+            self.session.note_certificate(executor, &names);
+        }
         let commands_max = executor.server().options.commands_per_turn_max;
         let mut backlog = std::mem::take(&mut self.input);
         let bytes = received.unwrap_or_else(|| backlog.waiting());
@@ -111,6 +115,7 @@ impl Connection {
                 | Next::Region
                 | Next::Disk
                 | Next::Lines
+                | Next::Login
                 | Next::Close => break,
             };
             executor.counters().bump(Counter::ConnectionYields);
@@ -160,7 +165,9 @@ impl Connection {
                 Err(Broken)
             }
             Next::Input if !may_have_input => Ok(TurnOutcome::AwaitInput),
-            Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitLines),
+            Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitWake),
+            // Input is not received before the password is verified.
+            Next::Login => Ok(TurnOutcome::AwaitWake),
             Next::Input
             | Next::Lines
             | Next::Drain

@@ -135,8 +135,9 @@ pub(crate) enum TurnOutcome {
     AwaitInput,
     /// Wait until the peer receives its output.
     AwaitOutput,
-    /// Wait for watch lines to send.
-    AwaitLines,
+    /// Wait until the worker is woken: for watch lines to send, or for the verification of a
+    /// password.
+    AwaitWake,
     /// Continue without waiting, after the turns of the other connections.
     Again,
     /// Close the connection.

@@ -60,7 +60,7 @@ pub(crate) struct Worker {
     takes_datagrams: bool,
     /// Numbers of the UDP sockets with waiting requests.
     datagrams_ready: Vec<usize>,
-    /// Connections in `watch` mode.
+    /// Connections in `watch` mode, and those whose login is being verified.
     watching: Vec<Token>,
     /// Connections that can continue without waiting, each of them once.
     ready: VecDeque<Token>,
@@ -367,9 +367,10 @@ impl Worker {
         }
     }
 
-    /// Runs a turn for every connection in `watch` mode.
+    /// Runs a turn for every connection that waits for a wake. Those that still wait afterwards are
+    /// added to the list again.
     fn show_lines(&mut self, contended: bool) {
-        for token in self.watching.clone() {
+        for token in std::mem::take(&mut self.watching) {
             if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
                 self.begin_turn(token, contended);
             }
@@ -524,9 +525,9 @@ impl Worker {
 
     fn conclude(&mut self, token: Token, outcome: TurnOutcome) {
         match outcome {
-            TurnOutcome::AwaitInput | TurnOutcome::AwaitLines
+            TurnOutcome::AwaitInput | TurnOutcome::AwaitWake
                 if self.ending.is_some() && self.leave(token) => {}
-            TurnOutcome::AwaitLines => {
+            TurnOutcome::AwaitWake => {
                 if !self.watching.contains(&token) {
                     self.watching.push(token);
                 }

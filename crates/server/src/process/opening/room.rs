@@ -58,7 +58,7 @@ impl Opening {
         progress: &Progress,
         supervisor: &Supervisor,
     ) -> std::io::Result<Self> {
-        let needs_login = options.sasl || options.auth_file.is_some();
+        let needs_login = options.needs_login();
         let is_plain = |socket: &&Socket| socket.client_certificates.is_none() && !needs_login;
         let doors = sockets.iter().filter(is_plain).map(Door::of).collect::<Result<_, _>>()?;
         let shared = Arc::new(Shared { waker: Waker::new()?, taker: Mutex::default() });

@@ -9,9 +9,10 @@ use crate::server::credentials::{plain, words};
 impl Executor {
     /// Lists the mechanisms for authentication, if the server requires it.
     pub(super) fn mechanisms(&self) -> Response {
-        match self.server.access.credentials {
-            Some(_) => Response::Mechanisms,
-            None => ClientError::UnknownCommand.into(),
+        let access = &self.server.access;
+        match access.credentials.is_some() || access.users.is_some() {
+            true => Response::Mechanisms,
+            false => ClientError::UnknownCommand.into(),
         }
     }
 

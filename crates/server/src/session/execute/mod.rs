@@ -34,7 +34,7 @@ use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::server::access::RefreshError;
 use crate::server::statistics::threads::Thread;
-use crate::stats::{self, Answer, ConnectionList, StatsResponse};
+use crate::stats::{self, Answer, ConnectionList, RowList, StatsResponse, UserList};
 use crate::stop::Manner;
 use crate::waker::Waker;
 pub(crate) use fetch::is_read;
@@ -86,8 +86,8 @@ pub(crate) enum CommandResult {
     Large(Piece, Box<LargeValue>),
     /// A list of items follows.
     Dump(Box<Dump>),
-    /// A list of connections follows.
-    Connections(Box<ConnectionList>),
+    /// A list of connections or users follows.
+    Rows(Box<RowList>),
     /// The session gathers statistics; then comes [`Response::EndOfStats`].
     Gather(Box<StatsResponse>),
     /// A list of the hottest keys follows, if the peer may see it.
@@ -98,6 +98,8 @@ pub(crate) enum CommandResult {
     Region,
     /// The peer reports its reads in the shared memory, which requires permission.
     Reads,
+    /// The peer logs in as a user of `--users`, which the session does.
+    Login,
     /// Nothing. The disk must be read first; then the command must be executed again.
     Pending,
 }
@@ -256,7 +258,11 @@ impl Executor {
             }
             Command::Stats(StatsSection::Connections) => {
                 let list = ConnectionList::begin(&self.server, self.asker.get(), frame);
-                return CommandResult::Connections(Box::new(list));
+                return CommandResult::Rows(Box::new(RowList::Connections(list)));
+            }
+            Command::Stats(StatsSection::Users) => {
+                let list = UserList::begin(&self.server, frame);
+                return CommandResult::Rows(Box::new(RowList::Users(list)));
             }
             Command::Stats(StatsSection::HotKeys) => match self.server.options.dump {
                 true => return CommandResult::HotKeys,
@@ -273,6 +279,9 @@ impl Executor {
                 Err(RefreshError::Unusable) => ServerError::CertificatesUnusable.into(),
             },
             Command::Mechanisms => self.mechanisms(),
+            Command::Authenticate { .. } if self.server.access.users.is_some() => {
+                return CommandResult::Login;
+            }
             Command::Authenticate { mechanism, credentials, is_step } => {
                 self.authenticate(mechanism, credentials, is_step)
             }
@@ -520,6 +529,11 @@ impl Executor {
 
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Returns what wakes the worker; `None` if no worker waits for asynchronous results.
+    pub(crate) fn waker(&self) -> Option<&Arc<Waker>> {
+        self.waker.as_ref()
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {

@@ -16,6 +16,7 @@ use crate::server::Server;
 mod binary;
 mod disk;
 mod login;
+mod rights;
 
 /// A peer and the server it talks to.
 struct Peer {

@@ -1,0 +1,289 @@
+//! Users with rights, as clients and operators meet them: the file of `--users`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use argon2::password_hash::PasswordHasher;
+use argon2::{Algorithm, Argon2, Params, Version};
+use larder_testkit::server::{Signal, command, run_to_end};
+use larder_testkit::{ServerUnderTest, Stream, Transport, http};
+
+use crate::binary;
+
+/// Returns an argon2id hash. `memory_kib` decides how long a verification takes.
+fn hash(password: &str, memory_kib: u32) -> Result<String> {
+    let params = Params::new(memory_kib, 1, 1, None).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let hash = argon2.hash_password_with_salt(password.as_bytes(), b"larder's salt");
+    Ok(hash.map_err(|error| anyhow::anyhow!("{error}"))?.to_string())
+}
+
+/// A users' file, deleted when it is dropped.
+struct UsersFile(tempfile::NamedTempFile);
+
+impl UsersFile {
+    fn new(lines: &[String]) -> Result<Self> {
+        let file = Self(tempfile::NamedTempFile::new()?);
+        file.write(lines)?;
+        Ok(file)
+    }
+
+    fn write(&self, lines: &[String]) -> Result<()> {
+        Ok(fs::write(self.0.path(), format!("users = [\n{}\n]\n", lines.join(",\n")))?)
+    }
+
+    fn path(&self) -> &str {
+        self.0.path().to_str().expect("the path is UTF-8")
+    }
+}
+
+fn user(name: &str, hash: &str, rest: &str) -> String {
+    format!("  {{ name = \"{name}\", hash = \"{hash}\"{rest} }}")
+}
+
+/// Logs in by the text protocol, and returns the response.
+fn log_in(stream: &mut Stream, name: &str, password: &str) -> Result<String> {
+    let credentials = format!("{name} {password}");
+    let request = format!("set auth 0 0 {}\r\n{credentials}\r\n", credentials.len());
+    Ok(String::from_utf8(stream.ask(request.as_bytes(), b"\r\n")?)?)
+}
+
+fn ask(stream: &mut Stream, request: &str, end: &str) -> Result<String> {
+    Ok(String::from_utf8(stream.ask(request.as_bytes(), end.as_bytes())?)?)
+}
+
+#[test]
+fn a_client_logs_in_by_text_and_by_sasl_on_one_port() -> Result<()> {
+    let file = UsersFile::new(&[
+        user("shop", &hash("sesame", 19_456)?, ", rights = \"write\", prefixes = [\"shop:\"]"),
+        user("ops", &hash("open", 64)?, ", rights = \"admin\""),
+    ])?;
+    let server =
+        ServerUnderTest::start(&binary(), Transport::Tcp, &["--users", file.path(), "-vv"])?;
+    let mut text = server.connect()?;
+    ensure!(ask(&mut text, "get shop:1\r\n", "\r\n")? == "CLIENT_ERROR unauthenticated\r\n");
+    ensure!(log_in(&mut text, "shop", "wrong")? == "CLIENT_ERROR authentication failure\r\n");
+    ensure!(log_in(&mut text, "nobody", "sesame")? == "CLIENT_ERROR authentication failure\r\n");
+    ensure!(log_in(&mut text, "shop", "sesame")? == "STORED\r\n");
+    ensure!(ask(&mut text, "set shop:1 0 0 2\r\nab\r\n", "\r\n")? == "STORED\r\n");
+    let refused = ask(&mut text, "set other 0 0 2\r\nab\r\n", "\r\n")?;
+    ensure!(refused.starts_with("CLIENT_ERROR not permitted: the key"), "{refused}");
+
+    let mut binary_stream = server.connect()?;
+    let body = b"PLAIN\0shop\0sesame";
+    let mut request = vec![0x80, 0x21, 0, 5, 0, 0, 0, 0, 0, 0, 0, body.len() as u8];
+    request.resize(24, 0);
+    request.extend_from_slice(body);
+    let answer = binary_stream.ask(&request, b"Authenticated")?;
+    ensure!(answer[6..8] == [0, 0], "{}", answer.escape_ascii());
+
+    let mut ops = server.connect()?;
+    ensure!(log_in(&mut ops, "ops", "open")? == "STORED\r\n");
+    let list = ask(&mut ops, "stats users\r\n", "END\r\n")?;
+    for line in [
+        "STAT shop:rights write",
+        "STAT shop:logins 2",
+        "STAT shop:failed_logins 1",
+        "STAT shop:not_permitted 1",
+        "STAT shop:connections 2",
+        "STAT ops:rights admin",
+    ] {
+        ensure!(list.contains(&format!("{line}\r\n")), "{line} is not in {list}");
+    }
+    let log = server.log();
+    ensure!(!log.contains("sesame"), "a password is in the log: {log}");
+    ensure!(log.contains("user shop, key other"), "the refusal is not logged: {log}");
+    Ok(())
+}
+
+/// A verification of a password takes tens of milliseconds. A password that was verified before
+/// must not wait for it, whatever others try.
+#[test]
+fn a_flood_of_wrong_logins_delays_right_ones_little() -> Result<()> {
+    let lines = [
+        user("shop", &hash("sesame", 19_456)?, ", rights = \"read\""),
+        user("fresh", &hash("open", 19_456)?, ", rights = \"read\""),
+    ];
+    let file = UsersFile::new(&lines)?;
+    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &["--users", file.path()])?;
+    ensure!(log_in(&mut server.connect()?, "shop", "sesame")? == "STORED\r\n");
+    let (is_over, failed) = (AtomicBool::new(false), AtomicUsize::new(0));
+    scope(|scope| -> Result<()> {
+        for number in 0..20 {
+            let (server, is_over, failed) = (&server, &is_over, &failed);
+            scope.spawn(move || -> Result<()> {
+                let mut stream = server.connect()?;
+                let name = if number % 2 == 0 { "shop" } else { "nobody" };
+                for attempt in 0.. {
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                    log_in(&mut stream, name, &format!("{number}-{attempt}"))?;
+                    failed.fetch_add(1, Relaxed);
+                }
+                Ok(())
+            });
+        }
+        let measured = (|| {
+            sleep(Duration::from_millis(500));
+            let started = Instant::now();
+            ensure!(log_in(&mut server.connect()?, "shop", "sesame")? == "STORED\r\n");
+            let remembered = started.elapsed();
+            let started = Instant::now();
+            ensure!(log_in(&mut server.connect()?, "fresh", "open")? == "STORED\r\n");
+            Ok((remembered, started.elapsed()))
+        })();
+        is_over.store(true, Relaxed);
+        let (remembered, fresh) = measured?;
+        let failed_count = failed.load(Relaxed);
+        ensure!(failed_count > 0, "there was no flood");
+        // Twenty connections wait, and each verification takes 20 ms and more.
+        ensure!(remembered < Duration::from_millis(200), "remembered: {remembered:?}");
+        ensure!(fresh < Duration::from_secs(2), "first login: {fresh:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_client_logs_in_and_out_ten_thousand_times() -> Result<()> {
+    let file = UsersFile::new(&[user("shop", &hash("sesame", 19_456)?, ", rights = \"admin\"")])?;
+    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &["--users", file.path()])?;
+    let rss_before = {
+        log_in(&mut server.connect()?, "shop", "sesame")?;
+        server.rss_bytes()?
+    };
+    let started = Instant::now();
+    for _ in 0..10_000 {
+        let mut stream = server.connect()?;
+        ensure!(log_in(&mut stream, "shop", "sesame")? == "STORED\r\n");
+    }
+    ensure!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+    let grown = server.rss_bytes()?.saturating_sub(rss_before);
+    ensure!(grown < 16 << 20, "the server grew by {grown} bytes");
+    let mut stream = server.connect()?;
+    log_in(&mut stream, "shop", "sesame")?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !ask(&mut stream, "stats users\r\n", "END\r\n")?.contains("STAT shop:connections 1\r\n") {
+        ensure!(Instant::now() < deadline, "closed connections are still counted");
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_changed_file_closes_connections_of_users_that_are_gone() -> Result<()> {
+    let (old, new) = (hash("old", 64)?, hash("new", 64)?);
+    let rights = ", rights = \"write\"";
+    let file = UsersFile::new(&[user("a", &old, rights), user("b", &old, rights)])?;
+    let server = ServerUnderTest::start(&binary(), Transport::Unix, &["--users", file.path()])?;
+    let [mut a, mut b] = [server.connect()?, server.connect()?];
+    ensure!(
+        log_in(&mut a, "a", "old")? == "STORED\r\n" && log_in(&mut b, "b", "old")? == "STORED\r\n"
+    );
+    file.write(&[user("a", &new, rights), user("b", &old, ", rights = \"read\"")])?;
+    server.signal(Signal::HUP)?;
+    wait_for_log(&server, "users reloaded: 2")?;
+    let closed = a.ask(b"get k\r\n", b"END\r\n");
+    ensure!(closed.as_ref().map_or(true, Vec::is_empty), "{closed:?}");
+    ensure!(ask(&mut b, "get k\r\n", "END\r\n")? == "END\r\n", "b is still a user");
+    let refused = ask(&mut b, "delete k\r\n", "\r\n")?;
+    ensure!(refused.contains("lacks the right write"), "{refused}");
+
+    // A half-written file changes nothing.
+    fs::write(file.path(), "users = [\n  { name = \"c\" },\n")?;
+    server.signal(Signal::HUP)?;
+    wait_for_log(&server, "users not reloaded")?;
+    ensure!(ask(&mut b, "get k\r\n", "END\r\n")? == "END\r\n");
+    ensure!(log_in(&mut server.connect()?, "a", "new")? == "STORED\r\n");
+    Ok(())
+}
+
+fn wait_for_log(server: &ServerUnderTest, words: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !server.log().contains(words) {
+        ensure!(Instant::now() < deadline, "{words:?} is not in the log: {}", server.log());
+        sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+#[test]
+fn ten_thousand_users_and_a_reload_of_them() -> Result<()> {
+    let hash = hash("sesame", 64)?;
+    let lines = |rest: &str| -> Vec<String> {
+        (0..10_000).map(|number| user(&format!("u{number}"), &hash, rest)).collect()
+    };
+    let file = UsersFile::new(&lines(", rights = \"read\""))?;
+    let server = ServerUnderTest::start(&binary(), Transport::Unix, &["--users", file.path()])?;
+    let mut stream = server.connect()?;
+    ensure!(log_in(&mut stream, "u9999", "sesame")? == "STORED\r\n");
+    file.write(&lines(", rights = \"admin\", prefixes = [\"p\"]"))?;
+    server.signal(Signal::HUP)?;
+    wait_for_log(&server, "users reloaded: 10000")?;
+    ensure!(ask(&mut stream, "set p 0 0 1\r\nx\r\n", "\r\n")? == "STORED\r\n");
+    Ok(())
+}
+
+#[test]
+fn a_token_of_the_file_opens_the_admin_listener_for_its_rights() -> Result<()> {
+    let token = "0123456789-0123456789-0123456789";
+    let line = format!(
+        "  {{ name = \"shop\", token = \"{token}\", rights = \"write\", prefixes = [\"shop:\"] }}"
+    );
+    let file = UsersFile::new(&[line])?;
+    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let (_server, admin) = http::start(&binary(), &["--users", file.path()])?;
+    let bearer = format!("Authorization: Bearer {token}");
+    let status = |path: &str, headers: &[&str]| -> Result<u16> {
+        Ok(http::get(&admin, path, headers)?.status)
+    };
+    ensure!(status("/api/v1/cache/shop:1", &[&bearer])? == 404, "an own key");
+    ensure!(status("/api/v1/cache/other", &[&bearer])? == 403, "a foreign key");
+    ensure!(status("/api/v1/keys", &[&bearer])? == 403, "a list of all keys");
+    ensure!(status("/api/v1/stats", &[&bearer])? == 200, "statistics");
+    ensure!(status("/api/v1/cache/shop:1", &[])? == 401, "without a token");
+    let basic = "Authorization: Basic c2hvcDpzZXNhbWU=";
+    ensure!(status("/api/v1/cache/shop:1", &[basic])? == 401, "Basic");
+    Ok(())
+}
+
+/// Starts larderd with these arguments, which must fail. Returns the exit status and the message.
+fn fails(args: &[&str]) -> Result<(i32, String)> {
+    let output = run_to_end(command(&binary()).args(["-p", "0"]).args(args))?;
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((output.status.code().context("an exit status")?, message))
+}
+
+#[test]
+fn a_start_with_a_bad_file_or_a_contradiction_fails_with_the_reason() -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    let path = file.path().to_str().context("a path")?;
+    for (text, words) in [
+        ("", "missing field `users`"),
+        ("users = [", "line 1"),
+        ("users = [ { name = \"a\", right = \"read\" } ]", "unknown field `right`"),
+        ("users = [ { name = \"a\", rights = \"root\" } ]", "rights are read, write or admin"),
+    ] {
+        fs::write(path, text)?;
+        let (code, message) = fails(&["--users", path])?;
+        ensure!(code == 64 && message.contains("option --users: users of"), "{code} {message}");
+        ensure!(message.contains(words), "{words:?}: {message}");
+    }
+    let (code, message) = fails(&["--users", "/nonexistent/users"])?;
+    ensure!(code == 64 && message.contains("No such file"), "{code} {message}");
+    fs::write(path, "users = [ { name = \"a\" } ]")?;
+    ensure!(Path::new(path).exists());
+    for (args, words) in [
+        (&["--users", path, "-Y", path][..], "it cannot be combined with"),
+        (&["--users", path, "-S"], "it cannot be combined with"),
+        (&["--users", path, "-U", "11211"], "it cannot be combined with UDP: use -U 0"),
+    ] {
+        let (code, message) = fails(args)?;
+        ensure!(code != 0 && message.contains(words), "{args:?}: {code} {message}");
+    }
+    Ok(())
+}
