@@ -23,6 +23,7 @@ use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
+use crate::net::unix_socket;
 use crate::observe::conn_table::Ends;
 use crate::process::daemon::DetachedProcess;
 use crate::process::early_stop::EarlyStop;
@@ -221,6 +222,7 @@ impl Entrance {
         handed_admin: Vec<OwnedFd>,
         leftovers: &Leftovers,
     ) -> Result<Self, Failure> {
+        unix_socket::check_distinct(options)?;
         let (sockets, datagrams) = match handed {
             Some(handed) => inherited::listen_on(handed, options)?,
             None => (sockets::open(options, leftovers)?, sockets::open_udp(options)?),
@@ -519,21 +521,24 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
     let mut words = String::new();
     for socket in sockets {
         let mebibytes = options.memory_bytes >> 20;
-        words += &format!(
-            "larderd: listening on {} ({mebibytes} MiB, {}{})\n",
-            socket.address,
-            CountedNoun(options.worker_count as u64, "worker"),
-            if socket.client_certificates.is_some() { ", TLS" } else { "" },
-        );
+        let workers = CountedNoun(options.worker_count as u64, "worker").to_string();
+        let known = [format!("{mebibytes} MiB"), workers];
+        let known = known.into_iter().chain(socket.terms.named_words().into_iter().map(Into::into));
+        let known = known.collect::<Vec<_>>().join(", ");
+        words += &format!("larderd: listening on {} ({known})\n", socket.address);
     }
     for socket in datagrams {
-        words += &format!("larderd: listening on {} (UDP)\n", socket.address);
+        let readonly = if socket.terms.is_readonly { ", readonly" } else { "" };
+        words += &format!("larderd: listening on {} (UDP{readonly})\n", socket.address);
     }
     for (address, access) in http.addresses() {
         words += &format!("larderd: listening on {address} (admin, {access})\n");
     }
-    let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
-    if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {
+    let plain = sockets.iter().find_map(|socket| match &socket.address {
+        Address::Tcp(address) if !socket.terms.is_encrypted() => Some(address),
+        _ => None,
+    });
+    if let Some(address) = plain {
         let host = if address.ip().is_unspecified() {
             IpAddr::V4(Ipv4Addr::LOCALHOST)
         } else {

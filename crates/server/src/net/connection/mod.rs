@@ -68,10 +68,10 @@ impl Connection {
         now: Second,
     ) -> Self {
         let is_encrypted = io.is_encrypted();
-        let NewConnection { socket, transport, protocol, .. } = accepted;
+        let NewConnection { socket, transport, terms } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
-        let mut session = Session::new(server, id, protocol);
-        if let (Some(readers), Transport::Unix) = (&server.access.readers, transport)
+        let mut session = Session::new(server, id, terms.protocol);
+        if let (Some(readers), true) = (&server.access.readers, terms.has_readers)
             && readers.admits(&socket)
         {
             session.let_read();

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use larder_options::{ListenAt, Options, Security};
 use socket2::{SockRef, Type};
@@ -12,6 +13,8 @@ use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Transport;
 use crate::net::sockets::{self, Address, Socket};
+use crate::net::terms::ListenerTerms;
+use crate::net::unix_socket;
 
 /// An inherited socket, and its name in error messages.
 #[derive(Debug)]
@@ -27,8 +30,8 @@ struct WantedAddress {
     at: ListenAt,
 }
 
-/// Sorts inherited sockets by their types, and configures them. Protocol and TLS are those of the
-/// options' entry for the socket's address or, without one, those for any address. With TLS, if
+/// Sorts inherited sockets by their types, and configures them. Their terms are those of the
+/// options' entry for the socket's address or path or, without one, those for any address. With TLS, if
 /// there is a `-l`, a socket that no `-l` names is an error, because the TLS requirements for its
 /// clients would be unknown.
 ///
@@ -39,12 +42,8 @@ pub(crate) fn listen_on(
     inherited: Vec<InheritedSocket>,
     options: &Options,
 ) -> Result<(Vec<Socket>, Vec<Datagrams>), Failure> {
-    let mut wanted = Vec::new();
-    for at in options.tcp_addresses() {
-        let addresses = sockets::addresses(&at)?;
-        wanted
-            .extend(addresses.into_iter().map(|address| WantedAddress { address, at: at.clone() }));
-    }
+    let mut wanted = wanted(&options.tcp_addresses())?;
+    let wanted_datagrams = self::wanted(&options.udp_addresses())?;
     let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
     for InheritedSocket { descriptor, name } in inherited {
         let unusable = |error: io::Error| {
@@ -53,7 +52,9 @@ pub(crate) fn listen_on(
         let (kind, address) = look_at(&descriptor).map_err(unusable)?;
         match (kind, address) {
             (Type::DGRAM, Address::Tcp(address)) => {
-                datagrams.push(Datagrams { socket: descriptor, address });
+                let at = entry(&wanted_datagrams, address).map(|of| ListenerTerms::from(&of.at));
+                let terms = at.unwrap_or(ListenerTerms::plain(options.protocol));
+                datagrams.push(Datagrams { socket: descriptor, address, terms });
             }
             (Type::STREAM, address) => {
                 streams
@@ -64,6 +65,17 @@ pub(crate) fn listen_on(
         }
     }
     Ok((streams, datagrams))
+}
+
+/// Resolves entries of the options.
+fn wanted(entries: &[ListenAt]) -> Result<Vec<WantedAddress>, Failure> {
+    let mut wanted = Vec::new();
+    for at in entries {
+        let addresses = sockets::addresses(at)?;
+        wanted
+            .extend(addresses.into_iter().map(|address| WantedAddress { address, at: at.clone() }));
+    }
+    Ok(wanted)
 }
 
 /// Determines the type and the address of a socket. Configures it like the sockets that larderd
@@ -96,46 +108,77 @@ fn listening(
     wanted: &mut Vec<WantedAddress>,
     options: &Options,
 ) -> io::Result<Socket> {
-    let (transport, client_certificates, protocol) = match &address {
-        Address::Unix(_) => (Transport::Unix, None, options.protocol),
-        Address::Tcp(address) => match take_wanted(wanted, *address) {
-            Some(at) => (Transport::Tcp, at.client_certificates, at.protocol),
-            None => {
-                if options.tls.is_some() && !options.listen.is_empty() {
-                    return Err(io::Error::other(format!(
-                        "with TLS, -l must name every inherited TCP socket, and it does not name \
-                         {address}: add mtls:{address}, btls:{address} or notls:{address} to it, \
-                         or remove the socket (with systemd, from the socket unit)"
-                    )));
-                }
-                if !options.listen.is_empty() {
-                    log::say(format_args!(
-                        "larderd: option -l: it does not name the inherited socket {address}: the \
-                         settings for any address apply"
-                    ));
-                }
-                let certificates =
-                    options.tls.as_ref().and_then(|tls| tls.client_certificates(Security::Default));
-                (Transport::Tcp, certificates, options.protocol)
-            }
-        },
+    let address = match address {
+        Address::Unix(path) => return Ok(listening_unix(descriptor, path, options)),
+        Address::Tcp(address) => address,
     };
-    Ok(Socket { descriptor, transport, address, client_certificates, protocol })
+    if let Some(at) = take_wanted(wanted, address) {
+        return Ok(Socket::tcp(descriptor, address, (&at).into()));
+    }
+    let names_tcp = !options.tcp_addresses().is_empty() && !options.listen.is_empty();
+    if options.tls.is_some() && names_tcp {
+        return Err(io::Error::other(format!(
+            "with TLS, -l must name every inherited TCP socket, and it does not name {address}: \
+             add mtls:{address}, btls:{address} or notls:{address} to it, or remove the socket \
+             (with systemd, from the socket unit)"
+        )));
+    }
+    if names_tcp {
+        log::say(format_args!(
+            "larderd: option -l: it does not name the inherited socket {address}: the settings for \
+             any address apply"
+        ));
+    }
+    let client_certificates =
+        options.tls.as_ref().and_then(|tls| tls.client_certificates(Security::Default));
+    let terms = ListenerTerms { client_certificates, ..ListenerTerms::plain(options.protocol) };
+    Ok(Socket::tcp(descriptor, address, terms))
+}
+
+/// Returns an inherited unix socket with the terms of the options' entry for its path. The entry of
+/// `-s` applies to any path.
+fn listening_unix(descriptor: OwnedFd, path: PathBuf, options: &Options) -> Socket {
+    let place = unix_socket::resolved(&path);
+    let entries = options.unix_addresses();
+    let exact = entries.iter().find(|at| unix_socket::resolved(&at.path) == place);
+    let entry = exact.or(entries.first().filter(|_| options.unix_socket.is_some()));
+    if entry.is_none() && options.listen.iter().any(|at| at.is_unix()) {
+        log::say(format_args!(
+            "larderd: option -l: it does not name the inherited socket {}: none of its words apply",
+            path.display()
+        ));
+    }
+    Socket {
+        descriptor,
+        transport: Transport::Unix,
+        address: Address::Unix(path),
+        terms: entry.map_or(ListenerTerms::plain(options.protocol), Into::into),
+        mode: exact.map(|at| at.mode),
+    }
 }
 
 /// Takes the options' entry for an address. An entry with any port applies to one socket, so such
 /// entries are assigned in order.
 fn take_wanted(wanted: &mut Vec<WantedAddress>, address: SocketAddr) -> Option<ListenAt> {
+    let at = position(wanted, address)?;
+    if wanted[at].address.port() == 0 {
+        return Some(wanted.remove(at).at);
+    }
+    Some(wanted[at].at.clone())
+}
+
+/// Returns the options' entry for an address.
+fn entry(wanted: &[WantedAddress], address: SocketAddr) -> Option<&WantedAddress> {
+    position(wanted, address).map(|at| &wanted[at])
+}
+
+fn position(wanted: &[WantedAddress], address: SocketAddr) -> Option<usize> {
     let covers = |of: &WantedAddress| {
         let (ip, port) = (of.address.ip(), of.address.port());
         (ip == address.ip() || ip.is_unspecified()) && (port == address.port() || port == 0)
     };
     let exact = wanted.iter().position(|of| of.address == address);
-    let at = exact.or_else(|| wanted.iter().position(covers))?;
-    if wanted[at].address.port() == 0 {
-        return Some(wanted.remove(at).at);
-    }
-    Some(wanted[at].at.clone())
+    exact.or_else(|| wanted.iter().position(covers))
 }
 
 const A_CONNECTION: &str = "it does not listen; with systemd, a socket unit needs Accept=no";
@@ -214,7 +257,7 @@ mod tests {
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
         let given = vec![inherited(listener()), inherited(listener()), inherited(listener())];
         let (streams, _) = listen_on(given, &options).unwrap();
-        let protocols: Vec<_> = streams.iter().map(|socket| socket.protocol).collect();
+        let protocols: Vec<_> = streams.iter().map(|socket| socket.terms.protocol).collect();
         assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
         let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
             .map(|text| WantedAddress {
@@ -249,7 +292,7 @@ mod tests {
         let [address, unnamed] = [&named, &other].map(|socket| socket.local_addr().unwrap());
         let mutual = tls(&format!("mtls:{address}"));
         let (streams, _) = listen_on(vec![inherited(named.try_clone().unwrap())], &mutual).unwrap();
-        assert_eq!(streams[0].client_certificates, Some(ClientCertificates::Required));
+        assert_eq!(streams[0].terms.client_certificates, Some(ClientCertificates::Required));
         let given = vec![inherited(named), inherited(other.try_clone().unwrap())];
         let failure = listen_on(given, &mutual).unwrap_err().to_string();
         assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
@@ -260,7 +303,7 @@ mod tests {
             (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),
         ] {
             let taken = listen_on(vec![inherited(other.try_clone().unwrap())], &tls(listen));
-            assert_eq!(taken.unwrap().0[0].client_certificates, demanded, "{listen}");
+            assert_eq!(taken.unwrap().0[0].terms.client_certificates, demanded, "{listen}");
         }
         let plain = options(&[("listen", &address.to_string())]);
         assert!(listen_on(vec![inherited(other)], &plain).is_ok());
