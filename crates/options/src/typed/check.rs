@@ -178,7 +178,7 @@ fn one_path(values: &Values) -> Contradiction {
 fn admin_tls(values: &Values) -> Contradiction {
     let wants_tls = values.admin_listen(Id::AdminListen).iter().any(AdminListen::is_encrypted);
     (wants_tls && !values.switch(Id::EnableSsl)).then(|| {
-        let what = "an address with TLS needs -Z, whose certificates it uses";
+        let what = "an address with tls needs -Z, whose certificates it uses";
         (Id::AdminListen, what.to_owned())
     })
 }

@@ -209,6 +209,8 @@ const READONLY: &str = "an address with readonly or with role=full, not with bot
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn tcp(host: Option<&str>, port: u16, role: Role) -> AdminListen {
@@ -310,4 +312,49 @@ mod tests {
     fn a_higher_role_includes_the_lower_ones() {
         assert!(Role::Probe < Role::Read && Role::Read < Role::Full);
     }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_error_or_is_shown_as_a_text_with_the_same_meaning(
+            pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..14),
+            other in ".{0,30}",
+        ) {
+            for given in [pieces.concat(), pieces.concat() + &other] {
+                if let Ok(list) = parse(&given) {
+                    let shown = text(&list);
+                    prop_assert_eq!(parse(&shown), Ok(list), "{:?}: {:?}", given, shown);
+                }
+            }
+        }
+    }
+
+    /// Pieces of addresses. Texts made of them are often valid and often almost valid.
+    const PIECES: [&str; 26] = [
+        "notls:",
+        "btls:",
+        "mtls:",
+        "tls:",
+        "proto[ascii]:",
+        "readonly",
+        "readonly:",
+        "unix:",
+        "unix[",
+        "mode=660",
+        "readers",
+        "[",
+        "]",
+        "]:",
+        ":",
+        ",",
+        ";",
+        "/run/s",
+        "./s",
+        "*:1",
+        "[::1]:5",
+        "5",
+        "127.0.0.1:2",
+        ",role=read",
+        ",tls",
+        ",mode=600",
+    ];
 }

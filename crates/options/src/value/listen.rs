@@ -85,7 +85,7 @@ impl Listen {
     }
 
     /// True for a unix socket.
-    pub fn is_unix(&self) -> bool {
+    pub(crate) fn is_unix(&self) -> bool {
         matches!(self.place, ListenPlace::Unix { .. })
     }
 

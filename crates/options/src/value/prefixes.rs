@@ -105,10 +105,11 @@ impl Prefixes {
                 ("readers", _) => once(&mut unix.has_readers, word)?,
                 ("noauth", _) => once(&mut unix.needs_no_login, word)?,
                 ("readonly", _) => once(&mut self.is_readonly, word)?,
-                (_, Some(octal)) => match unix.mode.replace(mode(octal)?) {
-                    Some(_) => return Err(twice("mode=")),
-                    None => {}
-                },
+                (_, Some(octal)) => {
+                    if unix.mode.replace(mode(octal)?).is_some() {
+                        return Err(twice("mode="));
+                    }
+                }
                 _ => return Err(format!("{UNIX}: {word:?} is not one of these words")),
             }
         }

@@ -35,10 +35,11 @@ use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
 use crate::process::syscalls::Needs;
 use crate::process::upgrade::Upgrade;
+use crate::process::upgrade::activation;
 use crate::process::upgrade::handover::{Handover, Predecessor};
-use crate::process::upgrade::inherited::InheritedSocket;
+use crate::process::upgrade::inherited::{Inherited, InheritedSocket};
+use crate::process::upgrade::listeners::Changes;
 use crate::process::upgrade::program::Program;
-use crate::process::upgrade::{activation, inherited};
 use crate::process::workers::{self, Workers};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
@@ -80,7 +81,7 @@ fn start(
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
     let InheritedState { predecessor, sockets, memory, admin } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
-    let Entrance { sockets, datagrams, mut http, pidfile } = entrance;
+    let Entrance { sockets, datagrams, changes, mut http, pidfile } = entrance;
     if options.drop_privileges {
         // Before the threads start, because they inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
@@ -128,6 +129,8 @@ fn start(
         log::say(format_args!("larderd: stopped before it took over"));
         return check_left(end(&server, &inboxes, workers));
     }
+    // Before the restriction, because it forbids to change files.
+    changes.apply();
     restrict(options)?;
     match ground.detached {
         Some(detached) => detached.notify_ready(options)?,
@@ -209,6 +212,7 @@ fn prepare(
 struct Entrance {
     sockets: Vec<Socket>,
     datagrams: Arc<[Datagrams]>,
+    changes: Changes,
     http: Http,
     pidfile: Option<pidfile::PreparedPidfile>,
 }
@@ -223,10 +227,8 @@ impl Entrance {
         leftovers: &Leftovers,
     ) -> Result<Self, Failure> {
         unix_socket::check_distinct(options)?;
-        let (sockets, datagrams) = match handed {
-            Some(handed) => inherited::listen_on(handed, options)?,
-            None => (sockets::open(options, leftovers)?, sockets::open_udp(options)?),
-        };
+        let Inherited { streams: sockets, datagrams, changes } =
+            Inherited::or_opened(handed, options, leftovers)?;
         let datagrams: Arc<[Datagrams]> = datagrams.into();
         let http = open_http(options, ground, handed_admin, leftovers, &sockets)?;
         if let Err(failure) = sockets::write_ports(ground.ports_file.take(), &sockets, &datagrams) {
@@ -237,7 +239,7 @@ impl Entrance {
         let pidfile =
             pidfile.map(|path| pidfile::PreparedPidfile::write(path, leftovers)).transpose()?;
         reach(Step::SocketsListen);
-        Ok(Self { sockets, datagrams, http, pidfile })
+        Ok(Self { sockets, datagrams, changes, http, pidfile })
     }
 }
 

@@ -5,22 +5,37 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use larder_options::{ListenAt, Options, Security};
+use larder_options::{ListenAt, Options, Security, UnixListenAt};
 use socket2::{SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
+use crate::leftovers::Leftovers;
 use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Transport;
 use crate::net::sockets::{self, Address, Socket};
 use crate::net::terms::ListenerTerms;
 use crate::net::unix_socket;
+use crate::process::upgrade::handover;
+use crate::process::upgrade::listeners::{self, Changes};
 
 /// An inherited socket, and its name in error messages.
 #[derive(Debug)]
 pub(crate) struct InheritedSocket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) name: String,
+    /// The words of its listener at the predecessor; see `listeners.rs`. `None` if it comes from
+    /// systemd, or from a version that does not pass them.
+    pub(crate) words: Option<String>,
+}
+
+/// The sockets of a process that inherits some.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    pub(crate) streams: Vec<Socket>,
+    pub(crate) datagrams: Vec<Datagrams>,
+    /// The differences to the listeners of the predecessor.
+    pub(crate) changes: Changes,
 }
 
 /// An address from the options that is not assigned to a socket yet.
@@ -31,40 +46,124 @@ struct WantedAddress {
 }
 
 /// Sorts inherited sockets by their types, and configures them. Their terms are those of the
-/// options' entry for the socket's address or path or, without one, those for any address. With TLS, if
-/// there is a `-l`, a socket that no `-l` names is an error, because the TLS requirements for its
-/// clients would be unknown.
+/// options' entry for the socket's address or path or, without one, those for any address. With
+/// TLS, if there is a `-l`, a socket that no `-l` names is an error, because the TLS requirements
+/// for its clients would be unknown.
+///
+/// A unix socket of the predecessor is closed if its options named it, and those of this process do
+/// not.
 ///
 /// # Errors
 /// Fails if larderd cannot listen on a socket, if no `-l` names it although TLS is enabled, or if a
 /// name of `-l` cannot be resolved.
-pub(crate) fn listen_on(
-    inherited: Vec<InheritedSocket>,
-    options: &Options,
-) -> Result<(Vec<Socket>, Vec<Datagrams>), Failure> {
+fn listen_on(inherited: Vec<InheritedSocket>, options: &Options) -> Result<Inherited, Failure> {
     let mut wanted = wanted(&options.tcp_addresses())?;
     let wanted_datagrams = self::wanted(&options.udp_addresses())?;
-    let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
-    for InheritedSocket { descriptor, name } in inherited {
+    let mut sorted = Inherited::default();
+    for InheritedSocket { descriptor, name, words } in inherited {
         let unusable = |error: io::Error| {
             Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}"))
         };
-        let (kind, address) = look_at(&descriptor).map_err(unusable)?;
-        match (kind, address) {
+        match look_at(&descriptor).map_err(unusable)? {
             (Type::DGRAM, Address::Tcp(address)) => {
                 let at = entry(&wanted_datagrams, address).map(|of| ListenerTerms::from(&of.at));
                 let terms = at.unwrap_or(ListenerTerms::plain(options.protocol));
-                datagrams.push(Datagrams { socket: descriptor, address, terms });
+                let socket = Datagrams { socket: descriptor, address, terms };
+                if let Some(words) = &words {
+                    sorted.changes.compare_datagrams(words, &socket);
+                }
+                sorted.datagrams.push(socket);
             }
             (Type::STREAM, address) => {
-                streams
-                    .push(listening(descriptor, address, &mut wanted, options).map_err(unusable)?);
+                let socket = listening(descriptor, address, &mut wanted, options);
+                sorted.add(socket.map_err(unusable)?, words.as_deref(), options);
             }
             (_, Address::Unix(_)) => return Err(unusable(io::Error::other(NO_UNIX_DATAGRAMS))),
             _ => return Err(unusable(io::Error::other(NOT_LISTENED_ON))),
         }
     }
-    Ok((streams, datagrams))
+    Ok(sorted)
+}
+
+impl Inherited {
+    /// Uses inherited sockets or, without any, opens those of the options. The successor of another
+    /// server also opens the unix sockets that its predecessor did not have.
+    ///
+    /// # Errors
+    /// The errors of [`listen_on`], and those of opening sockets.
+    pub(crate) fn or_opened(
+        handed: Option<Vec<InheritedSocket>>,
+        options: &Options,
+        leftovers: &Leftovers,
+    ) -> Result<Self, Failure> {
+        let Some(handed) = handed else {
+            let streams = sockets::open(options, leftovers)?;
+            let (datagrams, changes) = (sockets::open_udp(options)?, Changes::default());
+            return Ok(Self { streams, datagrams, changes });
+        };
+        let mut inherited = listen_on(handed, options)?;
+        if handover::is_successor() {
+            inherited.open_new(options, leftovers)?;
+        } else {
+            inherited.warn_of_missing(options);
+        }
+        Ok(inherited)
+    }
+
+    fn add(&mut self, socket: Socket, words: Option<&str>, options: &Options) {
+        if let (Address::Unix(path), None) = (&socket.address, socket.mode) {
+            if words.is_some_and(listeners::named_path) {
+                return self.changes.note_gone(path);
+            }
+            if !options.unix_addresses().is_empty() && options.unix_socket.is_none() {
+                log::say(format_args!(
+                    "larderd: option -l: it does not name the inherited socket {}: none of its \
+                     words apply",
+                    path.display()
+                ));
+            }
+        }
+        if let Some(words) = words {
+            self.changes.compare(words, &socket);
+        }
+        self.streams.push(socket);
+    }
+
+    /// Opens the unix sockets of the options that the predecessor did not have. A new address of
+    /// TCP needs a restart.
+    ///
+    /// # Errors
+    /// Fails if a path cannot be listened on.
+    fn open_new(&mut self, options: &Options, leftovers: &Leftovers) -> Result<(), Failure> {
+        for at in self.missing(options) {
+            self.streams.push(sockets::open_unix(&at, options, leftovers)?);
+            self.changes.note_new(&at.path);
+        }
+        Ok(())
+    }
+
+    /// Logs the unix sockets of the options that systemd has not passed.
+    fn warn_of_missing(&self, options: &Options) {
+        for at in self.missing(options) {
+            log::say(format_args!(
+                "larderd: {}: systemd passes no socket with this path, so larderd does not listen \
+                 there; add ListenStream={} to the socket unit",
+                at.path.display(),
+                at.path.display()
+            ));
+        }
+    }
+
+    /// Returns the unix sockets of the options that were not inherited.
+    fn missing(&self, options: &Options) -> Vec<UnixListenAt> {
+        let paths = self.streams.iter().filter_map(|socket| match &socket.address {
+            Address::Unix(path) => Some(unix_socket::resolved(path)),
+            Address::Tcp(_) => None,
+        });
+        let paths: Vec<_> = paths.collect();
+        let is_missing = |at: &UnixListenAt| !paths.contains(&unix_socket::resolved(&at.path));
+        options.unix_addresses().into_iter().filter(is_missing).collect()
+    }
 }
 
 /// Resolves entries of the options.
@@ -142,12 +241,6 @@ fn listening_unix(descriptor: OwnedFd, path: PathBuf, options: &Options) -> Sock
     let entries = options.unix_addresses();
     let exact = entries.iter().find(|at| unix_socket::resolved(&at.path) == place);
     let entry = exact.or(entries.first().filter(|_| options.unix_socket.is_some()));
-    if entry.is_none() && options.listen.iter().any(|at| at.is_unix()) {
-        log::say(format_args!(
-            "larderd: option -l: it does not name the inherited socket {}: none of its words apply",
-            path.display()
-        ));
-    }
     Socket {
         descriptor,
         transport: Transport::Unix,
@@ -195,7 +288,7 @@ mod tests {
     use super::*;
 
     fn inherited(descriptor: impl Into<OwnedFd>) -> InheritedSocket {
-        InheritedSocket { descriptor: descriptor.into(), name: "socket 3".to_owned() }
+        InheritedSocket { descriptor: descriptor.into(), name: "socket 3".to_owned(), words: None }
     }
 
     fn options(map: &[(&str, &str)]) -> Options {
@@ -211,7 +304,7 @@ mod tests {
         let (tcp_address, udp_address) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
         let unix = UnixListener::bind(&path).unwrap();
         let given = vec![inherited(tcp), inherited(udp), inherited(unix)];
-        let (streams, datagrams) = listen_on(given, &options(&[])).unwrap();
+        let Inherited { streams, datagrams, .. } = listen_on(given, &options(&[])).unwrap();
         let shown: Vec<_> = streams.iter().map(|socket| socket.address.to_string()).collect();
         assert_eq!(shown, [tcp_address.to_string(), path.display().to_string()]);
         assert_eq!(
@@ -224,7 +317,7 @@ mod tests {
     #[test]
     fn a_tcp_socket_gets_the_options_of_those_that_larderd_opens() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (streams, _) = listen_on(vec![inherited(tcp)], &options(&[])).unwrap();
+        let Inherited { streams, .. } = listen_on(vec![inherited(tcp)], &options(&[])).unwrap();
         let socket = SockRef::from(&streams[0].descriptor);
         assert!(socket.keepalive().unwrap());
         assert!(socket.tcp_nodelay().unwrap());
@@ -256,7 +349,7 @@ mod tests {
         let options = options(&[("listen", list), ("protocol", "ascii")]);
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
         let given = vec![inherited(listener()), inherited(listener()), inherited(listener())];
-        let (streams, _) = listen_on(given, &options).unwrap();
+        let Inherited { streams, .. } = listen_on(given, &options).unwrap();
         let protocols: Vec<_> = streams.iter().map(|socket| socket.terms.protocol).collect();
         assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
         let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
@@ -291,7 +384,8 @@ mod tests {
         let (named, other) = (one(), one());
         let [address, unnamed] = [&named, &other].map(|socket| socket.local_addr().unwrap());
         let mutual = tls(&format!("mtls:{address}"));
-        let (streams, _) = listen_on(vec![inherited(named.try_clone().unwrap())], &mutual).unwrap();
+        let Inherited { streams, .. } =
+            listen_on(vec![inherited(named.try_clone().unwrap())], &mutual).unwrap();
         assert_eq!(streams[0].terms.client_certificates, Some(ClientCertificates::Required));
         let given = vec![inherited(named), inherited(other.try_clone().unwrap())];
         let failure = listen_on(given, &mutual).unwrap_err().to_string();
@@ -303,7 +397,7 @@ mod tests {
             (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),
         ] {
             let taken = listen_on(vec![inherited(other.try_clone().unwrap())], &tls(listen));
-            assert_eq!(taken.unwrap().0[0].terms.client_certificates, demanded, "{listen}");
+            assert_eq!(taken.unwrap().streams[0].terms.client_certificates, demanded, "{listen}");
         }
         let plain = options(&[("listen", &address.to_string())]);
         assert!(listen_on(vec![inherited(other)], &plain).is_ok());

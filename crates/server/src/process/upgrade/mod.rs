@@ -13,6 +13,7 @@
 pub(crate) mod activation;
 pub(crate) mod handover;
 pub(crate) mod inherited;
+pub(crate) mod listeners;
 pub(crate) mod program;
 
 use std::io;
@@ -133,10 +134,11 @@ impl Upgrade {
         memory: Option<&InheritedMemory>,
         admin: &[BorrowedFd<'_>],
     ) -> io::Result<Successor> {
+        let listeners = listeners::lines(sockets, &self.datagrams);
         let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
-        let datagrams = self.datagrams.iter().map(AsFd::as_fd);
-        let (channel, theirs) =
-            Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>(), memory, admin)?;
+        let descriptors: Vec<_> =
+            descriptors.chain(self.datagrams.iter().map(AsFd::as_fd)).collect();
+        let (channel, theirs) = Channel::open(&descriptors, memory, admin, &listeners)?;
         let mut command = self.program.command()?;
         for variable in activation::VARIABLES {
             command.env_remove(variable);
