@@ -13,8 +13,8 @@ pub struct AdminListen {
     pub address: AdminAddress,
     /// The highest role that a request may have at this address, even if its token allows more.
     pub role: Role,
-    /// The encryption of its connections, with the certificates of `-Z`. They are encrypted only
-    /// if a word says so, also with `-Z`.
+    /// The encryption of its connections, with the certificates of `-Z`. Without a word for TLS
+    /// they are not encrypted, also with `-Z`.
     pub security: Security,
 }
 
@@ -165,7 +165,7 @@ fn member(text: &str) -> Result<AdminListen, String> {
     Ok(AdminListen { address, role, security })
 }
 
-/// Returns the encryption that the words select. `has_suffix`: the word `,tls` is there.
+/// Returns the selected encryption. `has_suffix`: `,tls` stands after the address.
 fn security(prefixes: &Prefixes, has_suffix: bool) -> Result<Security, String> {
     match (prefixes.security, has_suffix) {
         (Some(before), true) => {

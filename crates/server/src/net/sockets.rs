@@ -208,7 +208,12 @@ pub(crate) fn configure_tcp(listening: &SockRef<'_>) -> io::Result<()> {
 /// in that state it delays the end of a connection by up to 200 ms.
 pub(crate) const UNSENT_BYTES: u32 = 128 << 10;
 
-fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
+/// Opens a TCP socket.
+pub(crate) fn open_tcp(
+    address: SocketAddr,
+    at: &ListenAt,
+    options: &Options,
+) -> io::Result<Socket> {
     let socket = new_socket(address, Type::STREAM, socket2::Protocol::TCP)?;
     socket.set_reuse_address(true)?;
     configure_tcp(&SockRef::from(&socket))?;

@@ -81,7 +81,7 @@ fn start(
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
     let InheritedState { predecessor, sockets, memory, admin } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
-    let Entrance { sockets, datagrams, changes, mut http, pidfile } = entrance;
+    let Entrance { sockets, datagrams, is_given, changes, mut http, pidfile } = entrance;
     if options.drop_privileges {
         // Before the threads start, because they inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
@@ -146,7 +146,7 @@ fn start(
     // Only now, because the cache belongs to the predecessor until this process serves. The
     // predecessor may have to continue.
     server.apply_memory_limit();
-    let upgrade = Upgrade::new(program, datagrams);
+    let upgrade = Upgrade::new(program, datagrams, is_given);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
     main_loop.obey(asked);
@@ -212,6 +212,8 @@ fn prepare(
 struct Entrance {
     sockets: Vec<Socket>,
     datagrams: Arc<[Datagrams]>,
+    /// True if systemd has given the sockets.
+    is_given: bool,
     changes: Changes,
     http: Http,
     pidfile: Option<pidfile::PreparedPidfile>,
@@ -227,7 +229,7 @@ impl Entrance {
         leftovers: &Leftovers,
     ) -> Result<Self, Failure> {
         unix_socket::check_distinct(options)?;
-        let Inherited { streams: sockets, datagrams, changes } =
+        let Inherited { streams: sockets, datagrams, is_given, changes } =
             Inherited::or_opened(handed, options, leftovers)?;
         let datagrams: Arc<[Datagrams]> = datagrams.into();
         let http = open_http(options, ground, handed_admin, leftovers, &sockets)?;
@@ -239,7 +241,7 @@ impl Entrance {
         let pidfile =
             pidfile.map(|path| pidfile::PreparedPidfile::write(path, leftovers)).transpose()?;
         reach(Step::SocketsListen);
-        Ok(Self { sockets, datagrams, changes, http, pidfile })
+        Ok(Self { sockets, datagrams, is_given, changes, http, pidfile })
     }
 }
 

@@ -195,7 +195,7 @@ fn a_socket_file_is_only_replaced_if_it_is_stale_and_ours() -> Result<()> {
 
 #[test]
 fn a_successor_takes_the_new_words_and_logs_the_differences() -> Result<()> {
-    let address = free_address()?;
+    let (address, later) = (free_address()?, free_address()?);
     let before = |folder: &Path| {
         let folder = folder.display();
         format!(
@@ -210,7 +210,7 @@ fn a_successor_takes_the_new_words_and_logs_the_differences() -> Result<()> {
     let after = |folder: &Path| {
         let folder = folder.display();
         format!(
-            "listen = \"{address},unix[mode=0660]:{folder}/../{}/a,\
+            "listen = \"{address},proto[ascii]:{later},unix[mode=0660]:{folder}/../{}/a,\
              unix[readers,mode=0640]:{folder}/new\"\n\
              local_readers = \"same-uid\"\nupgrade_drain = 1\nmemory_limit = 64\n",
             Path::new(&folder.to_string()).file_name().unwrap_or_default().display()
@@ -223,13 +223,14 @@ fn a_successor_takes_the_new_words_and_logs_the_differences() -> Result<()> {
         format!("listener {}: readers → no readers\n", path("a")),
         format!("listener {}: mode=700 → mode=660\n", path("a")),
         format!("listener {}: new\n", path("new")),
+        format!("listener {later}: new\n"),
         format!("listener {}: closed, because the options no longer name it\n", path("gone")),
         "inherited a cache of 1 item\n".to_owned(),
     ] {
         assert!(log.contains(&words), "{words}: {log}");
     }
     assert_eq!((scene.mode("a")?, scene.mode("new")?), (0o660, 0o640));
-    for mut stream in [tcp(address)?, scene.unix("a")?, scene.unix("new")?] {
+    for mut stream in [tcp(address)?, tcp(later)?, scene.unix("a")?, scene.unix("new")?] {
         stream.ask(b"get k\r\n", b"x\r\nEND\r\n")?;
     }
     assert!(scene.unix("gone").is_err());

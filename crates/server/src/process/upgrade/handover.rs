@@ -8,8 +8,9 @@
 //! option first sends another message that asks the old process to release the directory, and waits
 //! for the response.
 //!
-//! The cache's memory, the sockets of the admin listener and the words of the listeners come after the message that ends the
-//! sockets. A version that does not know these messages stops reading at that point.
+//! The cache's memory, the sockets of the admin listener and the terms of the listeners come after
+//! the message that ends the sockets. A version that does not know these messages stops reading at
+//! that point.
 
 use std::env;
 use std::fs::File;
@@ -30,6 +31,7 @@ use rustix::stdio::dup2_stdin;
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::process::upgrade::inherited::InheritedSocket;
+use crate::process::upgrade::listeners;
 use crate::server::open::InheritedMemory;
 
 /// Everything that a new process inherits.
@@ -211,9 +213,11 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
         } else if let Some(readers) = words[..bytes].strip_prefix(MEMORY) {
             memory = inherited_memory(readers, descriptors);
         } else if let Some(lines) = words[..bytes].strip_prefix(LISTENERS) {
-            let lines = String::from_utf8_lossy(lines);
-            for (socket, line) in sockets.iter_mut().zip(lines.split('\n')) {
+            let text = String::from_utf8_lossy(lines);
+            let (is_given, lines) = listeners::read(&text);
+            for (socket, line) in sockets.iter_mut().zip(lines) {
                 socket.words = Some(line.to_owned());
+                socket.is_given = is_given;
             }
         } else if bytes == 0 {
             // The old server has ended.
@@ -237,7 +241,8 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> 
         let (bytes, descriptors) = receive_message(channel, &mut words)?;
         inherited.extend(descriptors.into_iter().map(|descriptor| {
             let name = "a socket of the predecessor".to_owned();
-            InheritedSocket { descriptor, name, words: None }
+            // Until the message with the terms says otherwise, because older versions send none.
+            InheritedSocket { descriptor, name, words: None, is_given: true }
         }));
         match &words[..bytes] {
             MORE => {}
@@ -286,8 +291,7 @@ const MEMORY: &[u8] = b"larderd 1 memory ";
 /// The text of a message with sockets of the admin listener.
 const ADMIN: &[u8] = b"larderd 1 admin";
 
-/// The beginning of the message with the words of the listeners. A line for each socket follows, in
-/// the order of the sockets.
+/// The beginning of the message with the terms of the listeners; see `listeners.rs`.
 const LISTENERS: &[u8] = b"larderd 1 listeners\n";
 
 /// Maximum length of a message after those with sockets. A line has up to 100 bytes.
@@ -315,13 +319,15 @@ mod tests {
         for count in [0, 1, 64, 65, 150] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let fds = vec![listener.as_fd(); count];
-            let (channel, theirs) = Channel::open(&fds, None, &fds, &"a\n".repeat(count)).unwrap();
+            let (channel, theirs) =
+                Channel::open(&fds, None, &fds, &("opened\n".to_owned() + &"a\n".repeat(count)))
+                    .unwrap();
             assert_eq!(channel.answer(), Answer::None);
             let Handover { sockets, memory, admin } = receive(theirs.as_fd()).unwrap();
             assert!(memory.is_none());
             assert_eq!((sockets.len(), admin.len()), (count, count));
             for socket in sockets {
-                assert_eq!(socket.words.as_deref(), Some("a"));
+                assert_eq!((socket.words.as_deref(), socket.is_given), (Some("a"), false));
                 let socket = TcpListener::from(socket.descriptor);
                 assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
             }

@@ -1,5 +1,6 @@
 //! Inherited sockets, opened either by systemd or by the server that this process replaces.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -16,7 +17,6 @@ use crate::net::inbox::Transport;
 use crate::net::sockets::{self, Address, Socket};
 use crate::net::terms::ListenerTerms;
 use crate::net::unix_socket;
-use crate::process::upgrade::handover;
 use crate::process::upgrade::listeners::{self, Changes};
 
 /// An inherited socket, and its name in error messages.
@@ -24,9 +24,11 @@ use crate::process::upgrade::listeners::{self, Changes};
 pub(crate) struct InheritedSocket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) name: String,
-    /// The words of its listener at the predecessor; see `listeners.rs`. `None` if it comes from
-    /// systemd, or from a version that does not pass them.
+    /// The terms of its listener at the predecessor, as a line; see `listeners.rs`. `None` if it
+    /// comes from systemd, or from a version that does not pass them.
     pub(crate) words: Option<String>,
+    /// True if systemd has opened it, or may have.
+    pub(crate) is_given: bool,
 }
 
 /// The sockets of a process that inherits some.
@@ -34,6 +36,8 @@ pub(crate) struct InheritedSocket {
 pub(crate) struct Inherited {
     pub(crate) streams: Vec<Socket>,
     pub(crate) datagrams: Vec<Datagrams>,
+    /// True if systemd has given the sockets.
+    pub(crate) is_given: bool,
     /// The differences to the listeners of the predecessor.
     pub(crate) changes: Changes,
 }
@@ -41,8 +45,9 @@ pub(crate) struct Inherited {
 /// An address from the options that is not assigned to a socket yet.
 struct WantedAddress {
     address: SocketAddr,
-    /// The entry of the options that names the address.
+    /// The entry of the options that names the address, and its number.
     at: ListenAt,
+    entry: usize,
 }
 
 /// Sorts inherited sockets by their types, and configures them. Their terms are those of the
@@ -51,43 +56,84 @@ struct WantedAddress {
 /// for its clients would be unknown.
 ///
 /// A unix socket of the predecessor is closed if its options named it, and those of this process do
-/// not.
+/// not. Also returns the entries for TCP to which no socket belongs.
 ///
 /// # Errors
 /// Fails if larderd cannot listen on a socket, if no `-l` names it although TLS is enabled, or if a
 /// name of `-l` cannot be resolved.
-fn listen_on(inherited: Vec<InheritedSocket>, options: &Options) -> Result<Inherited, Failure> {
-    let mut wanted = wanted(&options.tcp_addresses())?;
-    let wanted_datagrams = self::wanted(&options.udp_addresses())?;
-    let mut sorted = Inherited::default();
-    for InheritedSocket { descriptor, name, words } in inherited {
+fn listen_on(
+    inherited: Vec<InheritedSocket>,
+    options: &Options,
+) -> Result<(Inherited, Vec<ListenAt>), Failure> {
+    let entries = options.tcp_addresses();
+    let mut wanted = wanted(&entries)?;
+    let mut of_datagrams = self::wanted(&options.udp_addresses())?;
+    // systemd may give a UDP socket without -U. It has the terms of the same address.
+    of_datagrams.extend(self::wanted(&entries)?);
+    let (mut sorted, mut used) = (Inherited::default(), Vec::new());
+    for InheritedSocket { descriptor, name, words, is_given } in inherited {
         let unusable = |error: io::Error| {
             Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}"))
         };
+        sorted.is_given |= is_given;
+        let words = words.as_deref();
         match look_at(&descriptor).map_err(unusable)? {
             (Type::DGRAM, Address::Tcp(address)) => {
-                let at = entry(&wanted_datagrams, address).map(|of| ListenerTerms::from(&of.at));
-                let terms = at.unwrap_or(ListenerTerms::plain(options.protocol));
-                let socket = Datagrams { socket: descriptor, address, terms };
-                if let Some(words) = &words {
-                    sorted.changes.compare_datagrams(words, &socket);
-                }
-                sorted.datagrams.push(socket);
+                let terms = match position(&of_datagrams, address) {
+                    Some(at) => (&of_datagrams[at].at).into(),
+                    None => check_unnamed(&address, options).map_err(unusable)?,
+                };
+                let terms = ListenerTerms { client_certificates: None, ..terms };
+                sorted.add_datagrams(Datagrams { socket: descriptor, address, terms }, words);
             }
-            (Type::STREAM, address) => {
-                let socket = listening(descriptor, address, &mut wanted, options);
-                sorted.add(socket.map_err(unusable)?, words.as_deref(), options);
+            (Type::STREAM, Address::Tcp(address)) => {
+                let terms = match take_wanted(&mut wanted, address) {
+                    Some((entry, at)) => {
+                        used.push(entry);
+                        (&at).into()
+                    }
+                    None => unnamed_tcp(address, options).map_err(unusable)?,
+                };
+                sorted.add(Socket::tcp(descriptor, address, terms), words);
+            }
+            (Type::STREAM, Address::Unix(path)) => {
+                let socket = listening_unix(descriptor, path, options);
+                if socket.mode.is_none() && words.is_some_and(listeners::named_path) && !is_given {
+                    sorted.changes.note_gone(&socket.address);
+                    continue;
+                }
+                if socket.mode.is_none() {
+                    check_unnamed(&socket.address, options).map_err(unusable)?;
+                }
+                sorted.add(socket, words);
             }
             (_, Address::Unix(_)) => return Err(unusable(io::Error::other(NO_UNIX_DATAGRAMS))),
             _ => return Err(unusable(io::Error::other(NOT_LISTENED_ON))),
         }
     }
-    Ok(sorted)
+    let unused = entries.into_iter().enumerate().filter(|(entry, _)| !used.contains(entry));
+    let unused = unused.map(|(_, at)| at).collect();
+    Ok((sorted, unused))
+}
+
+/// Returns the terms of a socket that the options do not name.
+///
+/// # Errors
+/// Fails if an address of `-l` is read-only, because this socket would not be.
+fn check_unnamed(address: &dyn fmt::Display, options: &Options) -> io::Result<ListenerTerms> {
+    if options.listen.iter().any(|at| at.is_readonly) && options.unix_socket.is_none() {
+        return Err(io::Error::other(format!(
+            "with readonly, -l must name every inherited socket, and it does not name {address}: \
+             add it, or remove the socket (with systemd, from the socket unit)"
+        )));
+    }
+    Ok(ListenerTerms::plain(options.protocol))
 }
 
 impl Inherited {
     /// Uses inherited sockets or, without any, opens those of the options. The successor of another
-    /// server also opens the unix sockets that its predecessor did not have.
+    /// server also opens the listeners that its predecessor did not have, unless systemd has given
+    /// the sockets of the predecessor.
     ///
     /// # Errors
     /// The errors of [`listen_on`], and those of opening sockets.
@@ -98,58 +144,68 @@ impl Inherited {
     ) -> Result<Self, Failure> {
         let Some(handed) = handed else {
             let streams = sockets::open(options, leftovers)?;
-            let (datagrams, changes) = (sockets::open_udp(options)?, Changes::default());
-            return Ok(Self { streams, datagrams, changes });
+            let datagrams = sockets::open_udp(options)?;
+            return Ok(Self { streams, datagrams, ..Self::default() });
         };
-        let mut inherited = listen_on(handed, options)?;
-        if handover::is_successor() {
-            inherited.open_new(options, leftovers)?;
-        } else {
+        let (mut inherited, unused) = listen_on(handed, options)?;
+        if inherited.is_given {
             inherited.warn_of_missing(options);
+        } else {
+            inherited.open_new(&unused, options, leftovers)?;
         }
         Ok(inherited)
     }
 
-    fn add(&mut self, socket: Socket, words: Option<&str>, options: &Options) {
-        if let (Address::Unix(path), None) = (&socket.address, socket.mode) {
-            if words.is_some_and(listeners::named_path) {
-                return self.changes.note_gone(path);
-            }
-            if !options.unix_addresses().is_empty() && options.unix_socket.is_none() {
-                log::say(format_args!(
-                    "larderd: option -l: it does not name the inherited socket {}: none of its \
-                     words apply",
-                    path.display()
-                ));
-            }
-        }
+    fn add(&mut self, socket: Socket, words: Option<&str>) {
         if let Some(words) = words {
             self.changes.compare(words, &socket);
         }
         self.streams.push(socket);
     }
 
-    /// Opens the unix sockets of the options that the predecessor did not have. A new address of
-    /// TCP needs a restart.
+    fn add_datagrams(&mut self, socket: Datagrams, words: Option<&str>) {
+        if let Some(words) = words {
+            self.changes.compare_datagrams(words, &socket);
+        }
+        self.datagrams.push(socket);
+    }
+
+    /// Opens the listeners of the options that the predecessor did not have: unix sockets, and these
+    /// entries for TCP. An address of TCP that is in use stays closed, because a socket of the
+    /// predecessor may be in its place until a restart.
     ///
     /// # Errors
-    /// Fails if a path cannot be listened on.
-    fn open_new(&mut self, options: &Options, leftovers: &Leftovers) -> Result<(), Failure> {
+    /// Fails if an address cannot be listened on for another reason.
+    fn open_new(
+        &mut self,
+        tcp: &[ListenAt],
+        options: &Options,
+        leftovers: &Leftovers,
+    ) -> Result<(), Failure> {
+        let mut opened = Vec::new();
         for at in self.missing(options) {
-            self.streams.push(sockets::open_unix(&at, options, leftovers)?);
-            self.changes.note_new(&at.path);
+            opened.push(sockets::open_unix(&at, options, leftovers)?);
         }
+        for at in tcp {
+            for address in sockets::addresses(at)? {
+                match sockets::open_tcp(address, at, options) {
+                    Ok(socket) => opened.push(socket),
+                    Err(error) => self.changes.note_closed(&address, &error),
+                }
+            }
+        }
+        opened.iter().for_each(|socket| self.changes.note_new(&socket.address));
+        self.streams.extend(opened);
         Ok(())
     }
 
-    /// Logs the unix sockets of the options that systemd has not passed.
+    /// Logs the unix sockets of the options that were not inherited.
     fn warn_of_missing(&self, options: &Options) {
         for at in self.missing(options) {
+            let path = at.path.display();
             log::say(format_args!(
-                "larderd: {}: systemd passes no socket with this path, so larderd does not listen \
-                 there; add ListenStream={} to the socket unit",
-                at.path.display(),
-                at.path.display()
+                "larderd: no inherited socket has the path {path}, so larderd does not listen \
+                 there: restart it or, with systemd, add ListenStream={path} to the socket unit"
             ));
         }
     }
@@ -169,10 +225,9 @@ impl Inherited {
 /// Resolves entries of the options.
 fn wanted(entries: &[ListenAt]) -> Result<Vec<WantedAddress>, Failure> {
     let mut wanted = Vec::new();
-    for at in entries {
-        let addresses = sockets::addresses(at)?;
-        wanted
-            .extend(addresses.into_iter().map(|address| WantedAddress { address, at: at.clone() }));
+    for (entry, at) in entries.iter().enumerate() {
+        let addresses = sockets::addresses(at)?.into_iter();
+        wanted.extend(addresses.map(|address| WantedAddress { address, at: at.clone(), entry }));
     }
     Ok(wanted)
 }
@@ -201,28 +256,20 @@ fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
     Err(io::Error::other(NOT_LISTENED_ON))
 }
 
-fn listening(
-    descriptor: OwnedFd,
-    address: Address,
-    wanted: &mut Vec<WantedAddress>,
-    options: &Options,
-) -> io::Result<Socket> {
-    let address = match address {
-        Address::Unix(path) => return Ok(listening_unix(descriptor, path, options)),
-        Address::Tcp(address) => address,
-    };
-    if let Some(at) = take_wanted(wanted, address) {
-        return Ok(Socket::tcp(descriptor, address, (&at).into()));
-    }
-    let names_tcp = !options.tcp_addresses().is_empty() && !options.listen.is_empty();
-    if options.tls.is_some() && names_tcp {
+/// Returns the terms of a TCP socket that the options do not name.
+///
+/// # Errors
+/// Fails if the requirements for its clients are unknown.
+fn unnamed_tcp(address: SocketAddr, options: &Options) -> io::Result<ListenerTerms> {
+    let terms = check_unnamed(&address, options)?;
+    if options.tls.is_some() && !options.listen.is_empty() {
         return Err(io::Error::other(format!(
             "with TLS, -l must name every inherited TCP socket, and it does not name {address}: \
              add mtls:{address}, btls:{address} or notls:{address} to it, or remove the socket \
              (with systemd, from the socket unit)"
         )));
     }
-    if names_tcp {
+    if !options.listen.is_empty() {
         log::say(format_args!(
             "larderd: option -l: it does not name the inherited socket {address}: the settings for \
              any address apply"
@@ -230,8 +277,7 @@ fn listening(
     }
     let client_certificates =
         options.tls.as_ref().and_then(|tls| tls.client_certificates(Security::Default));
-    let terms = ListenerTerms { client_certificates, ..ListenerTerms::plain(options.protocol) };
-    Ok(Socket::tcp(descriptor, address, terms))
+    Ok(ListenerTerms { client_certificates, ..terms })
 }
 
 /// Returns an inherited unix socket with the terms of the options' entry for its path. The entry of
@@ -252,17 +298,14 @@ fn listening_unix(descriptor: OwnedFd, path: PathBuf, options: &Options) -> Sock
 
 /// Takes the options' entry for an address. An entry with any port applies to one socket, so such
 /// entries are assigned in order.
-fn take_wanted(wanted: &mut Vec<WantedAddress>, address: SocketAddr) -> Option<ListenAt> {
+fn take_wanted(wanted: &mut Vec<WantedAddress>, address: SocketAddr) -> Option<(usize, ListenAt)> {
     let at = position(wanted, address)?;
+    let WantedAddress { at: found, entry, .. } = &wanted[at];
+    let found = (*entry, found.clone());
     if wanted[at].address.port() == 0 {
-        return Some(wanted.remove(at).at);
+        wanted.remove(at);
     }
-    Some(wanted[at].at.clone())
-}
-
-/// Returns the options' entry for an address.
-fn entry(wanted: &[WantedAddress], address: SocketAddr) -> Option<&WantedAddress> {
-    position(wanted, address).map(|at| &wanted[at])
+    Some(found)
 }
 
 fn position(wanted: &[WantedAddress], address: SocketAddr) -> Option<usize> {
@@ -288,7 +331,8 @@ mod tests {
     use super::*;
 
     fn inherited(descriptor: impl Into<OwnedFd>) -> InheritedSocket {
-        InheritedSocket { descriptor: descriptor.into(), name: "socket 3".to_owned(), words: None }
+        let (descriptor, name) = (descriptor.into(), "socket 3".to_owned());
+        InheritedSocket { descriptor, name, words: None, is_given: true }
     }
 
     fn options(map: &[(&str, &str)]) -> Options {
@@ -304,7 +348,7 @@ mod tests {
         let (tcp_address, udp_address) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
         let unix = UnixListener::bind(&path).unwrap();
         let given = vec![inherited(tcp), inherited(udp), inherited(unix)];
-        let Inherited { streams, datagrams, .. } = listen_on(given, &options(&[])).unwrap();
+        let (Inherited { streams, datagrams, .. }, _) = listen_on(given, &options(&[])).unwrap();
         let shown: Vec<_> = streams.iter().map(|socket| socket.address.to_string()).collect();
         assert_eq!(shown, [tcp_address.to_string(), path.display().to_string()]);
         assert_eq!(
@@ -317,7 +361,8 @@ mod tests {
     #[test]
     fn a_tcp_socket_gets_the_options_of_those_that_larderd_opens() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let Inherited { streams, .. } = listen_on(vec![inherited(tcp)], &options(&[])).unwrap();
+        let (Inherited { streams, .. }, _) =
+            listen_on(vec![inherited(tcp)], &options(&[])).unwrap();
         let socket = SockRef::from(&streams[0].descriptor);
         assert!(socket.keepalive().unwrap());
         assert!(socket.tcp_nodelay().unwrap());
@@ -349,16 +394,17 @@ mod tests {
         let options = options(&[("listen", list), ("protocol", "ascii")]);
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
         let given = vec![inherited(listener()), inherited(listener()), inherited(listener())];
-        let Inherited { streams, .. } = listen_on(given, &options).unwrap();
+        let (Inherited { streams, .. }, _) = listen_on(given, &options).unwrap();
         let protocols: Vec<_> = streams.iter().map(|socket| socket.terms.protocol).collect();
         assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
         let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
             .map(|text| WantedAddress {
                 address: text.parse().unwrap(),
                 at: options.tcp_addresses()[usize::from(text.starts_with('0')) * 2].clone(),
+                entry: 0,
             })
             .into();
-        let exact = take_wanted(&mut wanted, "127.0.0.1:5".parse().unwrap()).unwrap();
+        let (_, exact) = take_wanted(&mut wanted, "127.0.0.1:5".parse().unwrap()).unwrap();
         assert_eq!(exact.protocol, Protocol::Ascii);
         assert!(take_wanted(&mut wanted, "10.0.0.1:6".parse().unwrap()).is_none());
         // An address with a port applies to any number of sockets.
@@ -384,7 +430,7 @@ mod tests {
         let (named, other) = (one(), one());
         let [address, unnamed] = [&named, &other].map(|socket| socket.local_addr().unwrap());
         let mutual = tls(&format!("mtls:{address}"));
-        let Inherited { streams, .. } =
+        let (Inherited { streams, .. }, _) =
             listen_on(vec![inherited(named.try_clone().unwrap())], &mutual).unwrap();
         assert_eq!(streams[0].terms.client_certificates, Some(ClientCertificates::Required));
         let given = vec![inherited(named), inherited(other.try_clone().unwrap())];
@@ -397,9 +443,15 @@ mod tests {
             (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),
         ] {
             let taken = listen_on(vec![inherited(other.try_clone().unwrap())], &tls(listen));
-            assert_eq!(taken.unwrap().streams[0].terms.client_certificates, demanded, "{listen}");
+            assert_eq!(taken.unwrap().0.streams[0].terms.client_certificates, demanded, "{listen}");
         }
         let plain = options(&[("listen", &address.to_string())]);
-        assert!(listen_on(vec![inherited(other)], &plain).is_ok());
+        assert!(listen_on(vec![inherited(other.try_clone().unwrap())], &plain).is_ok());
+        let readonly = options(&[("listen", &format!("readonly:{address}"))]);
+        let failure = listen_on(vec![inherited(other)], &readonly).unwrap_err().to_string();
+        assert!(
+            failure.contains("with readonly, -l must name every inherited socket"),
+            "{failure}"
+        );
     }
 }

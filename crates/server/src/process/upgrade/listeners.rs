@@ -1,9 +1,12 @@
-//! The words of the listeners, which a server passes to its successor with the sockets. The
-//! successor uses the words of its own options, and logs the differences.
+//! The terms of the listeners, which a server passes to its successor with the sockets. The
+//! successor uses those of its own options, and logs the differences.
 
 use std::fs::{self, Permissions};
+use std::io;
+use std::iter;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use larder_options::{ClientCertificates, Protocol};
 
@@ -12,12 +15,20 @@ use crate::net::datagrams::Datagrams;
 use crate::net::sockets::{Address, Socket};
 use crate::net::terms::ListenerTerms;
 
-/// Returns a line for each socket, in the order in which the sockets are handed over.
-pub(crate) fn lines(sockets: &[Socket], datagrams: &[Datagrams]) -> String {
+/// Returns a text with a line for each socket, in the order in which the sockets are handed over.
+/// The first line states whether systemd has given them.
+pub(crate) fn text(sockets: &[Socket], datagrams: &[Datagrams], is_given: bool) -> String {
     let streams = sockets.iter().map(|socket| words(&socket.terms, socket.mode));
     let datagrams = datagrams.iter().map(|socket| words(&socket.terms, None));
-    let lines: Vec<_> = streams.chain(datagrams).map(|words| words.join(",")).collect();
-    lines.join("\n")
+    let lines = streams.chain(datagrams).map(|words| words.join(","));
+    let first = if is_given { GIVEN } else { "opened" };
+    iter::once(first.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns whether systemd has given the sockets, and the lines of the sockets.
+pub(super) fn read(text: &str) -> (bool, impl Iterator<Item = &str>) {
+    let mut lines = text.split('\n');
+    (lines.next() == Some(GIVEN), lines)
 }
 
 /// Returns the words of a listener, always in the same order.
@@ -90,14 +101,19 @@ impl Changes {
     }
 
     /// Notes a listener that the predecessor did not have.
-    pub(super) fn note_new(&mut self, path: &Path) {
-        self.lines.push(format!("listener {}: new", path.display()));
+    pub(super) fn note_new(&mut self, address: &Address) {
+        self.lines.push(format!("listener {address}: new"));
     }
 
     /// Notes a listener that the options no longer name.
-    pub(super) fn note_gone(&mut self, path: &Path) {
-        let path = path.display();
-        self.lines.push(format!("listener {path}: closed, because the options no longer name it"));
+    pub(super) fn note_gone(&mut self, address: &Address) {
+        let why = "closed, because the options no longer name it";
+        self.lines.push(format!("listener {address}: {why}"));
+    }
+
+    /// Notes a new listener that cannot be opened before a restart.
+    pub(super) fn note_closed(&mut self, address: &SocketAddr, error: &io::Error) {
+        self.lines.push(format!("listener {address}: needs a restart: {error}"));
     }
 
     /// Changes the permissions of the paths, and logs all differences. Called once this process is
@@ -116,6 +132,7 @@ impl Changes {
 }
 
 const MODE: &str = "mode=";
+const GIVEN: &str = "given";
 
 #[cfg(test)]
 mod tests {
@@ -132,8 +149,11 @@ mod tests {
             terms,
             mode,
         };
-        let before = lines(&[socket(readers, Some(0o660)), socket(plain, None)], &[]);
-        let (first, second) = before.split_once('\n').unwrap();
+        let before = text(&[socket(readers, Some(0o660)), socket(plain, None)], &[], true);
+        let (is_given, mut lines) = read(&before);
+        let (first, second) = (lines.next().unwrap(), lines.next().unwrap());
+        assert!(is_given && lines.next().is_none());
+        assert!(!read(&text(&[], &[], false)).0);
         assert!(named_path(first) && !named_path(second), "{before}");
         let mut changes = Changes::default();
         changes.compare(first, &socket(readers, Some(0o660)));
