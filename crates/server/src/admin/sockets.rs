@@ -61,8 +61,8 @@ impl AdminSocket {
 /// Returns the role that every program of this machine already has through the cache's TCP sockets,
 /// without a password and without a client certificate. If the options forbid both clearing and
 /// dumping the cache, or if all these sockets are `readonly`, this role can only read: these
-/// options keep a program from disturbing the service for others, and the admin listener must not be
-/// a way around them.
+/// options keep a program from disturbing the service for others, and the admin listener must not
+/// be a way around them.
 pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
     let asks_nothing = |socket: &&Socket| {
         socket.transport == Transport::Tcp

@@ -9,7 +9,7 @@
 //! for the response.
 //!
 //! The cache's memory, the sockets of the admin listener and the terms of the listeners come after
-//! the message that ends the sockets. A version that does not know these messages stops reading at
+//! the message that ends the sockets. A version without support for these messages stops reading at
 //! that point.
 
 use std::env;
@@ -241,7 +241,7 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> 
         let (bytes, descriptors) = receive_message(channel, &mut words)?;
         inherited.extend(descriptors.into_iter().map(|descriptor| {
             let name = "a socket of the predecessor".to_owned();
-            // Until the message with the terms says otherwise, because older versions send none.
+            // The message with the terms may change this. Older versions do not send it.
             InheritedSocket { descriptor, name, words: None, is_given: true }
         }));
         match &words[..bytes] {

@@ -170,9 +170,9 @@ impl Inherited {
         self.datagrams.push(socket);
     }
 
-    /// Opens the listeners of the options that the predecessor did not have: unix sockets, and these
-    /// entries for TCP. An address of TCP that is in use stays closed, because a socket of the
-    /// predecessor may be in its place until a restart.
+    /// Opens the listeners of the options that the predecessor did not have: unix sockets, and
+    /// these entries for TCP. An address of TCP that is in use stays closed, because a socket of
+    /// the predecessor may be in its place until a restart.
     ///
     /// # Errors
     /// Fails if an address cannot be listened on for another reason.
