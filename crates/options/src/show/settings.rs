@@ -84,7 +84,8 @@ fn port(options: &Options) -> String {
 /// Returns the number of workers per UDP socket. With several addresses, each has one worker; a
 /// single address has all workers.
 fn threads_per_udp(options: &Options) -> String {
-    if options.listen.len() > 1 { 1 } else { options.worker_count }.to_string()
+    let of_tcp = options.listen.iter().filter(|at| !at.is_unix()).count();
+    if of_tcp > 1 { 1 } else { options.worker_count }.to_string()
 }
 
 fn auth_file(options: &Options) -> String {

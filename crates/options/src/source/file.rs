@@ -84,7 +84,7 @@ mod tests {
     fn values_have_tomls_types_or_are_texts_as_on_the_command_line() {
         let values = read(
             "port = 0x10\nmemory_limit = \"1g\"\nconn_limit = 10_000\ndisable_cas = true\n\
-             unix_mask = 0o770\nlisten = [\"127.0.0.1\", \"[::1]:3\"]\nhot_max_factor = 1\n\
+             unix_mask = 0o770\nlisten = [\"127.0.0.1\", \"[::1]:3\", \"unix[mode=600,readers]:/s\"]\nhot_max_factor = 1\n\
              warm_max_factor = 2.5\nverbose = 2\nmaxconns_fast = \"no\"\n\
              admin_listen = [\"127.0.0.1:9150,role=probe\", \"/run/s,mode=660\"]\n",
         )
@@ -94,7 +94,10 @@ mod tests {
         assert_eq!(values.number(Id::ConnLimit), Some(10_000));
         assert!(values.switch(Id::DisableCas));
         assert_eq!(values.mask(Id::UnixMask), 0o770);
-        assert_eq!(crate::value::listen::text(&values.listen(Id::Listen)), "127.0.0.1,[::1]:3");
+        assert_eq!(
+            crate::value::listen::text(&values.listen(Id::Listen)),
+            "127.0.0.1,[::1]:3,unix[mode=600,readers]:/s"
+        );
         let admin = crate::value::admin::text(&values.admin_listen(Id::AdminListen));
         assert_eq!(admin, "127.0.0.1:9150,role=probe;/run/s,mode=660");
         assert!(values.real(Id::WarmMaxFactor) > values.real(Id::HotMaxFactor));

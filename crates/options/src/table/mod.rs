@@ -45,16 +45,20 @@ Port = Row::letter('p', "port", number(-1, 65_535)).default("11211").doc("TCP po
 UdpPort = Row::letter('U', "udp_port", number(-1, 65_535)).default("0")
     .doc("UDP port; 0: no UDP, -1: any free port; without -p, TCP listens on this port as well");
 UnixSocket = Row::letter('s', "unix_socket", Path)
-    .doc("path of a unix socket to listen on, instead of TCP");
+    .doc("path of a unix socket to listen on, instead of TCP; -l takes unix sockets next to TCP");
 UnixMask = Row::letter('a', "unix_mask", Mask).default("700")
-    .doc("permissions of the unix socket, in octal");
+    .doc("permissions of unix sockets, in octal");
 EnableShutdown = Row::letter('A', "enable_shutdown", Switch)
     .doc("allow clients to stop the server with the shutdown command");
 Listen = Row::letter('l', "listen", Kind::Listen)
     .doc("addresses to listen on, separated by commas or semicolons, each host, host:port, \
-          [IPv6]:port or * for all; may be repeated (default: all); with -Z, the prefixes notls:, \
-          btls: and mtls: select no TLS, TLS, and TLS with client certificates; the prefixes \
-          proto[ascii]:, proto[binary]: and proto[negotiating]: after them select the protocol");
+          [IPv6]:port, * for all, or unix:PATH for a unix socket next to them; may be repeated \
+          (default: all); with -Z, the prefixes notls:, btls: and mtls: select no TLS, TLS, and TLS \
+          with client certificates; the prefixes proto[ascii]:, proto[binary]: and \
+          proto[negotiating]: select the protocol; with readonly: clients may change nothing; \
+          unix[WORDS]:PATH has some of these words, separated by commas: mode=OCTAL for its \
+          permissions (default: those of -a), readers to admit local readers, readonly, and noauth \
+          for clients that need not log in although others must; -s replaces the whole list");
 Daemon = Row::letter('d', "daemon", Switch).doc("run in the background, in the directory /, or with -r in the current one; relative paths \
           of options are resolved before; returns when the server is ready or has failed to start");
 EnableCoredumps = Row::letter('r', "enable_coredumps", Switch)
@@ -284,9 +288,10 @@ UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).defaul
           taken over");
 LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off")
     .doc("processes of this machine that may read the cache's memory directly, after they have \
-          connected to the unix socket: with off none, with same-uid those of the server's user, \
-          with group:NAME those of a group, with any all; the server then allocates all memory at the start, and its limit cannot be raised; \
-          no effect with -e");
+          connected to the unix socket of -s, or to one of -l with the word readers: with off \
+          none, with same-uid those of the server's user, with group:NAME those of a group, with \
+          any all; if an address has the word readers, the default is same-uid; the server then \
+          allocates all memory at the start, and its limit cannot be raised; no effect with -e");
 TierPath = Row::new(Place::Long, "tier_path", Path)
     .doc("directory that keeps items on disk, more than memory holds: all of them, or those that \
           memory evicts; it is created if it is missing, its parent is not; needs --tier-size and \
@@ -327,7 +332,9 @@ AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen)
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \
           may be repeated (default: none); ,role=probe, ,role=read or ,role=full after an address \
           is the most that a request may do there (default: full), ,tls after a port encrypts it \
-          with the certificates of -Z, ,mode=OCTAL after a path is its permissions (default: 600)");
+          with the certificates of -Z, ,mode=OCTAL after a path is its permissions (default: 600); \
+          the words of -l also stand before an address: tls:, btls:, mtls:, notls:, readonly: for \
+          at most role=read, and unix[mode=OCTAL]:PATH");
 AdminTokenFile = Row::new(Place::Long, "admin_token_file", Path)
     .doc("file with the tokens that admin requests may carry: a line for each, a role and a token \
           of at least 32 characters; others must not be able to read it; SIGHUP reads it again");

@@ -1,13 +1,18 @@
 //! Checks values against each other: contradictions, and warnings for the user.
 
+use std::path::PathBuf;
+
 use crate::error::OptionError;
 use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;
+use crate::typed::addresses::wants_readers;
 use crate::typed::disk_tier::{self, RequestedDiskTier, TierMode};
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
+use crate::value::admin::{AdminAddress, AdminListen};
+use crate::value::listen::{Listen, ListenPlace};
 
 /// Lowers defaults that are too large for the values that the user gave. The largest item may not
 /// exceed half of the memory.
@@ -35,6 +40,8 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
         ways_in,
         filtered,
         readers,
+        readers_word,
+        one_path,
         admin_tls,
         tier_alone,
         tier_whole,
@@ -119,19 +126,57 @@ fn filtered(values: &Values) -> Contradiction {
 
 /// Memory that local readers map cannot be in huge pages.
 fn readers(values: &Values) -> Contradiction {
-    (has_readers(values) && values.switch(Id::EnableLargepages)).then(|| {
-        let what = "memory for local readers cannot be in huge pages: leave out -L";
-        (Id::LocalReaders, what.to_owned())
+    let is_wanted = has_readers(values) || wants_readers(values);
+    (is_wanted && values.switch(Id::EnableLargepages)).then(|| {
+        let id = if wants_readers(values) { Id::Listen } else { Id::LocalReaders };
+        (id, "memory for local readers cannot be in huge pages: leave out -L".to_owned())
     })
 }
 
+/// True if `--local-readers` permits readers.
 fn has_readers(values: &Values) -> bool {
     values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
 }
 
+/// A socket with the word `readers` contradicts `--local-readers=off`.
+fn readers_word(values: &Values) -> Contradiction {
+    let origin = values.given(Id::LocalReaders).map(|given| &given.origin);
+    let is_forbidden = !has_readers(values) && origin != Some(&Origin::Default);
+    (is_forbidden && wants_readers(values)).then(|| {
+        let what = "off contradicts the word readers in -l: leave out one of them";
+        (Id::LocalReaders, what.to_owned())
+    })
+}
+
+/// Two listeners cannot have the same path. The start also compares different spellings of a path,
+/// which needs the file system.
+fn one_path(values: &Values) -> Contradiction {
+    let of_cache = match values.text(Id::UnixSocket) {
+        Some(path) => vec![(Id::UnixSocket, PathBuf::from(path))],
+        None => {
+            let paths = values.listen(Id::Listen).into_iter().filter_map(|at| match at.place {
+                ListenPlace::Unix { path, .. } => Some((Id::Listen, path)),
+                ListenPlace::Tcp { .. } => None,
+            });
+            paths.collect()
+        }
+    };
+    let admin =
+        values.admin_listen(Id::AdminListen).into_iter().filter_map(|at| match at.address {
+            AdminAddress::Unix { path, .. } => Some((Id::AdminListen, path)),
+            AdminAddress::Tcp { .. } => None,
+        });
+    let paths: Vec<_> = of_cache.into_iter().chain(admin).collect();
+    let (id, path) = (1..paths.len())
+        .find(|at| paths[..*at].iter().any(|(_, earlier)| *earlier == paths[*at].1))
+        .map(|at| &paths[at])?;
+    let what = format!("another listener has the path {}: choose a second one", path.display());
+    Some((*id, what))
+}
+
 /// An admin listener with TLS uses the certificates of `-Z`, because it cannot have different ones.
 fn admin_tls(values: &Values) -> Contradiction {
-    let wants_tls = values.admin_listen(Id::AdminListen).iter().any(|listen| listen.tls);
+    let wants_tls = values.admin_listen(Id::AdminListen).iter().any(AdminListen::is_encrypted);
     (wants_tls && !values.switch(Id::EnableSsl)).then(|| {
         let what = "an address with tls needs -Z, whose certificates it uses";
         (Id::AdminListen, what.to_owned())
@@ -304,12 +349,20 @@ fn warnings(values: &Values) -> Vec<String> {
         let what = "it does not apply to the file of -e";
         warnings.push(format!("option -L: {what}"));
     }
-    if has_readers(values) && values.given(Id::UnixSocket).is_none() {
-        warnings.push("option --local-readers: it has no effect without -s".to_owned());
-    }
-    if has_readers(values) && values.given(Id::MemoryFile).is_some() {
-        let what = "it has no effect with -e: truncating the file would crash its readers";
+    let has_socket = values.given(Id::UnixSocket).is_some();
+    if has_readers(values) && !has_socket && !wants_readers(values) {
+        let what = "it has no effect without -s, or unix[readers]:PATH in -l";
         warnings.push(format!("option --local-readers: {what}"));
+    }
+    if (has_readers(values) || wants_readers(values)) && values.given(Id::MemoryFile).is_some() {
+        let what = "it has no effect with -e: truncating the file would crash its readers";
+        let option = if wants_readers(values) { "-l: readers" } else { "--local-readers" };
+        warnings.push(format!("option {option}: {what}"));
+    }
+    let has_unix = values.listen(Id::Listen).iter().any(Listen::is_unix);
+    if has_unix && has_socket {
+        let what = "its unix sockets have no effect with -s: name that path in -l instead";
+        warnings.push(format!("option -l: {what}"));
     }
     for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace] {
         let default = defaults.given(id).map(|given| &given.value);
@@ -320,7 +373,7 @@ fn warnings(values: &Values) -> Vec<String> {
         }
     }
     let is_off = |id| values.number(id) == Some(0);
-    if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
+    if is_off(Id::Port) && is_off(Id::UdpPort) && !has_socket && !has_unix {
         warnings.push("option -p: with 0 and without -s, clients cannot connect".to_owned());
     }
     warnings

@@ -1,5 +1,6 @@
 //! The options in effect, checked against each other.
 
+pub(crate) mod addresses;
 pub(crate) mod check;
 pub(crate) mod disk_tier;
 pub(crate) mod options;

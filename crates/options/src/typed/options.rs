@@ -1,20 +1,20 @@
 //! The options in effect, as types of Rust.
 
 use std::path::PathBuf;
-use std::slice;
 
 use crate::error::OptionError;
 use crate::given::nearest;
 use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
+use crate::typed::addresses::local_readers;
 use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
 use crate::typed::slabs::Slabs;
-use crate::typed::tls::{ClientCertificates, Tls};
+use crate::typed::tls::Tls;
 use crate::typed::tuning::Tuning;
 use crate::value::admin::AdminListen;
-use crate::value::listen::{self, Listen, Security};
+use crate::value::listen::{self, Listen};
 use crate::value::protocol::Protocol;
 use crate::value::readers::LocalReaders;
 
@@ -27,9 +27,9 @@ pub struct Options {
     pub udp_port: Option<u16>,
     /// `-l`: addresses to listen on; empty: every address of the machine.
     pub listen: Vec<Listen>,
-    /// `-s`: path of a unix socket, which replaces TCP.
+    /// `-s`: path of a unix socket, which replaces the addresses of `-l`.
     pub unix_socket: Option<PathBuf>,
-    /// `-a`: permissions of the unix socket.
+    /// `-a`: permissions of unix sockets without `mode=`.
     pub unix_mask: u32,
     /// `-A`: clients may stop the server.
     pub shutdown: bool,
@@ -117,7 +117,8 @@ pub struct Options {
     pub io: Io,
     /// `--upgrade-drain`: seconds that connections may stay after another process has taken over.
     pub upgrade_drain_secs: u32,
-    /// `--local-readers`: the processes that may read the cache's memory directly.
+    /// `--local-readers`: the processes that may read the cache's memory directly, on the unix
+    /// sockets that admit them.
     pub local_readers: LocalReaders,
     /// `--tier-path`: the directory of the disk tier; `None`: items are in memory only.
     pub disk_tier: Option<DiskTier>,
@@ -163,20 +164,6 @@ pub enum AnswersAs {
     V1_6_18,
 }
 
-/// An address to bind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenAt {
-    /// A host name or an address; `None`: every address of the machine.
-    pub host: Option<String>,
-    /// Its port; 0: any free one.
-    pub port: u16,
-    /// The client certificates that TLS asks for at this address; `None`: no TLS. UDP never has
-    /// TLS.
-    pub client_certificates: Option<ClientCertificates>,
-    /// The protocol of its clients.
-    pub protocol: Protocol,
-}
-
 /// The values of options that Larder accepts and ignores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IgnoredOptions(pub(crate) Values);
@@ -220,45 +207,6 @@ impl Options {
     /// True if clients must log in.
     pub fn needs_login(&self) -> bool {
         self.sasl || self.auth_file.is_some() || self.users.is_some()
-    }
-
-    /// Returns the addresses to bind for TCP. Empty with `-s`, and with `-p 0`.
-    pub fn tcp_addresses(&self) -> Vec<ListenAt> {
-        self.addresses(self.port)
-    }
-
-    /// Returns the addresses to bind for UDP. Empty with `-s` and with `-U 0`, the default.
-    pub fn udp_addresses(&self) -> Vec<ListenAt> {
-        self.addresses(self.udp_port)
-    }
-
-    /// True if other processes may read the cache's memory: `--local-readers` allows it, and the
-    /// server listens on a unix socket. False with a memory file, because anyone who truncates a
-    /// named file would crash the readers.
-    pub fn has_readers(&self) -> bool {
-        self.unix_socket.is_some()
-            && self.memory_file.is_none()
-            && self.local_readers != LocalReaders::Off
-    }
-
-    fn addresses(&self, port: Option<u16>) -> Vec<ListenAt> {
-        let Some(port) = port.filter(|_| self.unix_socket.is_none()) else {
-            return Vec::new();
-        };
-        let everywhere =
-            Listen { host: None, port: None, security: Security::Default, protocol: None };
-        let listen =
-            if self.listen.is_empty() { slice::from_ref(&everywhere) } else { &self.listen[..] };
-        let at = |listen: &Listen| ListenAt {
-            host: listen.host.clone(),
-            port: listen.port.unwrap_or(port),
-            client_certificates: self
-                .tls
-                .as_ref()
-                .and_then(|tls| tls.client_certificates(listen.security)),
-            protocol: listen.protocol.unwrap_or(self.protocol),
-        };
-        listen.iter().map(at).collect()
     }
 
     pub(crate) fn new(values: Values) -> Self {
@@ -315,10 +263,7 @@ impl Options {
             drop_privileges: values.switch(Id::DropPrivileges),
             io: io(&values),
             upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
-            local_readers: values
-                .text(Id::LocalReaders)
-                .and_then(LocalReaders::parse)
-                .unwrap_or_default(),
+            local_readers: local_readers(&values),
             disk_tier: DiskTier::new(&values),
             admin_listen: values.admin_listen(Id::AdminListen),
             admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
@@ -378,31 +323,7 @@ pub(crate) fn listen_text(options: &Options) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn addresses(map: &[(&str, &str)]) -> String {
-        let (options, _) = Options::from_map(map.iter().copied()).unwrap();
-        let texts: Vec<_> = options
-            .tcp_addresses()
-            .iter()
-            .map(|at| format!("{} {}", at.host.as_deref().unwrap_or("all"), at.port))
-            .collect();
-        texts.join(", ")
-    }
-
-    #[test]
-    fn an_address_without_a_port_uses_that_of_p() {
-        assert_eq!(addresses(&[]), "all 11211");
-        assert_eq!(addresses(&[("port", "-1")]), "all 0");
-        let list = ("listen", "127.0.0.1,[::1]:3,*:0");
-        assert_eq!(addresses(&[list, ("port", "7")]), "127.0.0.1 7, ::1 3, all 0");
-    }
-
-    #[test]
-    fn there_is_no_tcp_with_port_0_or_a_unix_socket() {
-        let list = ("listen", "127.0.0.1:5");
-        assert_eq!(addresses(&[list, ("port", "0")]), "");
-        assert_eq!(addresses(&[list, ("unix_socket", "/s")]), "");
-    }
+    use crate::typed::tls::ClientCertificates;
 
     #[test]
     fn udp_port_alone_also_sets_the_tcp_port() {
@@ -417,23 +338,6 @@ mod tests {
             let (options, _) = Options::from_map(map.iter().copied()).unwrap();
             assert_eq!((options.port, options.udp_port), (tcp, udp), "{map:?}");
         }
-    }
-
-    #[test]
-    fn each_address_selects_its_client_certificates() {
-        let (options, _) = Options::from_map([
-            ("enable_ssl", "yes"),
-            ("ssl_chain_cert", "/c"),
-            ("ssl_key", "/k"),
-            ("ssl_ca_cert", "/a"),
-            ("ssl_verify_mode", "1"),
-            ("listen", "a,notls:b,btls:c,mtls:d"),
-        ])
-        .unwrap();
-        let asked: Vec<_> =
-            options.tcp_addresses().iter().map(|at| at.client_certificates).collect();
-        type Asked = ClientCertificates;
-        assert_eq!(asked, [Some(Asked::Requested), None, Some(Asked::None), Some(Asked::Required)]);
     }
 
     #[test]

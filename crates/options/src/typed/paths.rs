@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::typed::options::Options;
 use crate::value::admin::AdminAddress;
+use crate::value::listen::ListenPlace;
 
 impl Options {
     /// Replaces each path by the result of `absolute`. The caller must do this before the process
@@ -45,6 +46,10 @@ impl Options {
         paths.extend(self.disk_tier.as_mut().map(|tier| &mut tier.path));
         if self.daemon {
             paths.extend(&mut self.unix_socket);
+            paths.extend(self.listen.iter_mut().filter_map(|at| match &mut at.place {
+                ListenPlace::Unix { path, .. } => Some(path),
+                ListenPlace::Tcp { .. } => None,
+            }));
             paths.extend(self.admin_listen.iter_mut().filter_map(|at| match &mut at.address {
                 AdminAddress::Unix { path, .. } => Some(path),
                 AdminAddress::Tcp { .. } => None,
@@ -84,6 +89,7 @@ mod tests {
             let text = match row.kind {
                 Kind::Path => "./RELATIVE",
                 Kind::FileSize => "./RELATIVE:1g",
+                Kind::Listen => "127.0.0.1:1,unix:./RELATIVE",
                 Kind::AdminListen => "127.0.0.1:1;./RELATIVE,mode=600",
                 _ => continue,
             };

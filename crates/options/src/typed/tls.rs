@@ -101,14 +101,18 @@ pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), O
     let listen = values.listen(Id::Listen);
     let refuse = |message: String| Err(OptionError::new(message));
     if !values.switch(Id::EnableSsl) {
-        let prefixed = listen.iter().find(|listen| listen.security != Security::Default);
+        let prefixed = listen.iter().find(|listen| listen.security() != Security::Default);
         return match prefixed {
             Some(listen) => refuse(format!("option -l: {listen}: only possible with -Z")),
             None => Ok(()),
         };
     }
+    let has_no_tcp = !listen.is_empty() && listen.iter().all(Listen::is_unix);
     if values.given(Id::UnixSocket).is_some() || values.number(Id::Port) == Some(0) {
         return refuse("option -Z: TLS needs a TCP port: leave out -s, and -p 0".into());
+    }
+    if has_no_tcp {
+        return refuse("option -Z: TLS needs a TCP port: add an address of TCP to -l".into());
     }
     for (id, what) in [(Id::SslChainCert, "the certificate chain"), (Id::SslKey, "its key")] {
         if values.given(id).is_none() {
@@ -147,6 +151,9 @@ fn demands_certificates(values: &Values, listen: &[Listen]) -> Option<String> {
     if values.number(Id::SslVerifyMode) == Some(2) {
         return Some("option -o ssl_verify_mode: 2".into());
     }
-    let mutual = listen.iter().find(|listen| listen.security == Security::MutualTls);
-    mutual.map(|listen| format!("option -l: {listen}"))
+    let mutual = listen.iter().find(|listen| listen.security() == Security::MutualTls);
+    let of_cache = mutual.map(|listen| format!("option -l: {listen}"));
+    let admin = values.admin_listen(Id::AdminListen);
+    let mutual = admin.iter().find(|listen| listen.security == Security::MutualTls);
+    of_cache.or(mutual.map(|listen| format!("option --admin-listen: {listen}")))
 }

@@ -1,20 +1,45 @@
 //! Addresses to listen on: the list of `-l`.
 
+use std::path::PathBuf;
 use std::{fmt, net::Ipv6Addr};
 
+use crate::value::prefixes::{self, Prefixes, UnixWords};
 use crate::value::protocol::Protocol;
 
 /// An address to listen on, not resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// A host name or an address; `None`: every address of the machine.
-    pub host: Option<String>,
-    /// Its port; 0: any free one; `None`: the port of `-p`.
-    pub port: Option<u16>,
-    /// The encryption of its connections.
-    pub security: Security,
+    /// Where it listens.
+    pub place: ListenPlace,
     /// The protocol of its clients; `None`: the protocol of `-B`.
     pub protocol: Option<Protocol>,
+    /// `readonly`: its clients may change nothing.
+    pub is_readonly: bool,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenPlace {
+    /// A TCP port.
+    Tcp {
+        /// A host name or an address; `None`: every address of the machine.
+        host: Option<String>,
+        /// Its port; 0: any free one; `None`: the port of `-p`.
+        port: Option<u16>,
+        /// The encryption of its connections.
+        security: Security,
+    },
+    /// A unix socket.
+    Unix {
+        /// Its path.
+        path: PathBuf,
+        /// `mode=`: its permissions; `None`: the permissions of `-a`.
+        mode: Option<u32>,
+        /// `readers`: local readers may connect here.
+        has_readers: bool,
+        /// `noauth`: its clients need not log in, although others must.
+        needs_no_login: bool,
+    },
 }
 
 /// The encryption of an address's connections. All variants except the default need `-Z`.
@@ -31,26 +56,80 @@ pub enum Security {
     MutualTls,
 }
 
+impl Security {
+    /// Returns the prefix that selects it; empty for the default.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Default => "",
+            Self::Plain => "notls:",
+            Self::Tls => "btls:",
+            Self::MutualTls => "mtls:",
+        }
+    }
+}
+
+impl Listen {
+    /// Every address of the machine, with the defaults.
+    pub(crate) const EVERYWHERE: Self = Self {
+        place: ListenPlace::Tcp { host: None, port: None, security: Security::Default },
+        protocol: None,
+        is_readonly: false,
+    };
+
+    /// Returns the encryption of an address of TCP, and the default for a unix socket.
+    pub(crate) fn security(&self) -> Security {
+        match self.place {
+            ListenPlace::Tcp { security, .. } => security,
+            ListenPlace::Unix { .. } => Security::Default,
+        }
+    }
+
+    /// True for a unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self.place, ListenPlace::Unix { .. })
+    }
+
+    /// True for a unix socket to which local readers may connect.
+    pub(crate) fn has_readers(&self) -> bool {
+        matches!(self.place, ListenPlace::Unix { has_readers: true, .. })
+    }
+}
+
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.security {
-            Security::Default => "",
-            Security::Plain => "notls:",
-            Security::Tls => "btls:",
-            Security::MutualTls => "mtls:",
-        })?;
+        f.write_str(self.security().word())?;
         f.write_str(match self.protocol {
             None => "",
             Some(Protocol::Auto) => "proto[negotiating]:",
             Some(Protocol::Ascii) => "proto[ascii]:",
             Some(Protocol::Binary) => "proto[binary]:",
         })?;
-        match &self.host {
-            Some(host) if host.contains(':') => write!(f, "[{host}]")?,
-            Some(host) => f.write_str(host)?,
-            None => f.write_str("*")?,
+        match &self.place {
+            ListenPlace::Tcp { host, port, .. } => {
+                f.write_str(if self.is_readonly { "readonly:" } else { "" })?;
+                match host {
+                    Some(host) if host.contains(':') => write!(f, "[{host}]")?,
+                    Some(host) => f.write_str(host)?,
+                    None => f.write_str("*")?,
+                }
+                port.map_or(Ok(()), |port| write!(f, ":{port}"))
+            }
+            ListenPlace::Unix { path, mode, has_readers, needs_no_login } => {
+                let mode = mode.map(|mode| format!("mode={mode:o}"));
+                let word = |is_given: bool, word: &str| is_given.then(|| word.to_owned());
+                let words = [
+                    mode,
+                    word(*has_readers, "readers"),
+                    word(self.is_readonly, "readonly"),
+                    word(*needs_no_login, "noauth"),
+                ];
+                let words: Vec<_> = words.into_iter().flatten().collect();
+                match words.is_empty() {
+                    true => write!(f, "unix:{}", path.display()),
+                    false => write!(f, "unix[{}]:{}", words.join(","), path.display()),
+                }
+            }
         }
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
@@ -59,71 +138,55 @@ pub(crate) fn text(list: &[Listen]) -> String {
     list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Parses a list: its members are separated by `,` or `;`, empty ones are skipped.
+/// Parses a list: its members are separated by `,` or `;`, except between `[` and `]`. Empty ones
+/// are skipped.
 ///
 /// # Errors
 /// The expected form.
 pub(crate) fn parse(text: &str) -> Result<Vec<Listen>, String> {
-    let members = text.split([',', ';']).map(str::trim_ascii).filter(|member| !member.is_empty());
+    let members = prefixes::members(text, &[',', ';']);
     let list = members.map(member).collect::<Result<Vec<_>, _>>()?;
     if list.is_empty() { Err(EXPECTED.to_owned()) } else { Ok(list) }
 }
 
 fn member(text: &str) -> Result<Listen, String> {
-    let (security, text) = security(text);
-    let (protocol, text) = protocol(text)?;
-    let (host, port) = host_and_port(without_tag(text)?)?;
-    let port = match port {
-        Some(port) => Some(port.parse().map_err(|_| format!("{EXPECTED}, port 0 to 65535"))?),
-        None => None,
-    };
-    let host = (host != "*").then(|| host.to_owned());
-    Ok(Listen { host, port, security, protocol })
-}
-
-/// Strips the TLS mode.
-fn security(text: &str) -> (Security, &str) {
-    let modes =
-        [("notls:", Security::Plain), ("btls:", Security::Tls), ("mtls:", Security::MutualTls)];
-    let found =
-        modes.iter().find_map(|(word, security)| Some((*security, text.strip_prefix(word)?)));
-    found.unwrap_or((Security::Default, text))
-}
-
-/// Strips the protocol.
-fn protocol(text: &str) -> Result<(Option<Protocol>, &str), String> {
-    let Some((name, rest)) = bracketed(text, "proto") else {
-        return Ok((None, text));
-    };
-    let protocol = match name {
-        "ascii" => Protocol::Ascii,
-        "binary" => Protocol::Binary,
-        "negotiating" => Protocol::Auto,
-        "proxy" => {
-            return Err("proto[ascii], proto[binary] or proto[negotiating]: \
-             Larder has no proxy; memcached's can run in front of it"
-                .to_owned());
+    let (words, text) = Prefixes::strip(text, prefixes::OF_CACHE)?;
+    let Prefixes { security, protocol, is_readonly, unix, .. } = words;
+    let place = match unix {
+        Some(UnixWords { mode, has_readers, needs_no_login }) => {
+            let path = prefixes::unix_path(text)?;
+            if let Some(word) = words.of_tcp_only() {
+                let path = path.display();
+                return Err(format!("an address of TCP after {word}: unix:{path} is not one"));
+            }
+            ListenPlace::Unix { path, mode, has_readers, needs_no_login }
         }
-        _ => return Err("proto[ascii], proto[binary] or proto[negotiating]".to_owned()),
+        None => {
+            let (host, port) = host_and_port(text)?;
+            let port = match port {
+                Some(port) => Some(port.parse().map_err(|_| bad_port(host))?),
+                // Otherwise `readonly:5` would be both this and the port 5 of a host.
+                None if is_readonly && host.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    return Err("a host or an address after readonly:, not a number".to_owned());
+                }
+                None => None,
+            };
+            let host = (host != "*").then(|| host.to_owned());
+            let security = security.map_or(Security::Default, |word| word.security);
+            ListenPlace::Tcp { host, port, security }
+        }
     };
-    Ok((Some(protocol), rest))
+    Ok(Listen { place, protocol, is_readonly })
 }
 
-/// Strips a tag, which only memcached's proxy uses.
-fn without_tag(text: &str) -> Result<&str, String> {
-    let underlined = || text.strip_prefix("tag_").and_then(|after| after.split_once("_:"));
-    match bracketed(text, "tag").or_else(underlined) {
-        Some((tag, _)) if !(1..=8).contains(&tag.len()) => {
-            Err("a tag of 1 to 8 characters".to_owned())
-        }
-        Some((_, rest)) => Ok(rest),
-        None => Ok(text),
+/// Returns the expected form for an address with a bad port. Words of a unix socket look like hosts
+/// if they stand before an address of TCP.
+fn bad_port(host: &str) -> String {
+    match host {
+        "readers" | "noauth" => format!("unix[{host}]:PATH: {host} is for unix sockets only"),
+        "tls" => NO_TLS_WORD.to_owned(),
+        _ => format!("{EXPECTED}, port 0 to 65535"),
     }
-}
-
-/// Splits `word[inside]:rest`.
-fn bracketed<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
-    text.strip_prefix(word)?.strip_prefix('[')?.split_once("]:")
 }
 
 /// Splits `host:port`; the port may be missing.
@@ -156,93 +219,16 @@ pub(crate) fn host_and_port(text: &str) -> Result<(&str, Option<&str>), String> 
 
 /// True for an IPv6 address, with or without an interface name after `%`.
 fn is_ipv6(host: &str) -> bool {
-    let address = host.split_once('%').map_or(host, |(address, _)| address);
-    address.parse::<Ipv6Addr>().is_ok()
+    let (address, name) = host.split_once('%').unwrap_or((host, ""));
+    !name.contains(['[', ']']) && address.parse::<Ipv6Addr>().is_ok()
 }
 
 /// The form of a list.
 pub(crate) const EXPECTED: &str =
-    "a list of host, host:port, [IPv6]:port or *, separated by , or ;";
+    "a list of host, host:port, [IPv6]:port, * or unix:PATH, separated by , or ;";
 const BRACKETS: &str = "an IPv6 address between [ and ]";
+const NO_TLS_WORD: &str = "an address after btls: (TLS) or mtls: (TLS with client certificates): \
+     memcached has no word tls:, and with -Z an address without a word has TLS";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listen(host: impl Into<Option<&'static str>>, port: impl Into<Option<u16>>) -> Listen {
-        Listen {
-            host: host.into().map(str::to_owned),
-            port: port.into(),
-            security: Security::Default,
-            protocol: None,
-        }
-    }
-
-    #[test]
-    fn hosts_with_and_without_ports_in_one_list() {
-        assert_eq!(
-            parse("127.0.0.1,cache-1.example:11212;[::1]:11213,*:0;*, ::1,,[fe80::1%eth0]"),
-            Ok(vec![
-                listen("127.0.0.1", None),
-                listen("cache-1.example", 11_212),
-                listen("::1", 11_213),
-                listen(None, 0),
-                listen(None, None),
-                listen("::1", None),
-                listen("fe80::1%eth0", None),
-            ])
-        );
-    }
-
-    #[test]
-    fn prefixes_select_tls_mode_and_protocol() {
-        let plain = listen("10.0.0.1", 1);
-        for (text, security, protocol) in [
-            ("notls:10.0.0.1:1", Security::Plain, None),
-            ("btls:10.0.0.1:1", Security::Tls, None),
-            ("mtls:10.0.0.1:1", Security::MutualTls, None),
-            ("proto[ascii]:10.0.0.1:1", Security::Default, Some(Protocol::Ascii)),
-            ("proto[binary]:10.0.0.1:1", Security::Default, Some(Protocol::Binary)),
-            (
-                "notls:proto[negotiating]:tag[rack]:10.0.0.1:1",
-                Security::Plain,
-                Some(Protocol::Auto),
-            ),
-            ("mtls:tag_rack_:10.0.0.1:1", Security::MutualTls, None),
-        ] {
-            let expected = Listen { security, protocol, ..plain.clone() };
-            assert_eq!(parse(text), Ok(vec![expected]), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_bad_address_is_refused_with_what_was_expected() {
-        for (text, words) in [
-            ("", "a list of"),
-            (",;", "a list of"),
-            ("foo:bar", "port 0 to 65535"),
-            ("127.0.0.1:65536", "port 0 to 65535"),
-            ("127.0.0.1:-1", "port 0 to 65535"),
-            ("[::1", "between [ and ]"),
-            ("[127.0.0.1]:1", "between [ and ]"),
-            ("[::1]x", "a list of"),
-            (":11211", "a list of"),
-            ("a b", "a list of"),
-            ("a/b", "a list of"),
-            ("ssl:127.0.0.1", "port 0 to 65535"),
-            ("proto[proxy]:127.0.0.1", "no proxy"),
-            ("proto[xml]:127.0.0.1", "proto[binary]"),
-            ("proto[ascii:127.0.0.1", "a list of"),
-            ("tag[123456789]:127.0.0.1", "1 to 8"),
-        ] {
-            let expected = parse(text).unwrap_err();
-            assert!(expected.contains(words), "{text:?}: {expected}");
-        }
-    }
-
-    #[test]
-    fn a_list_is_shown_as_it_is_given() {
-        let given = "127.0.0.1,[::1]:11213,*:0,notls:proto[ascii]:*,mtls:10.0.0.1:3";
-        assert_eq!(text(&parse(given).unwrap()), given);
-    }
-}
+mod tests;

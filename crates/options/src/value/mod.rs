@@ -5,5 +5,6 @@ pub(crate) mod durability;
 pub(crate) mod file_size;
 pub(crate) mod forms;
 pub(crate) mod listen;
+pub(crate) mod prefixes;
 pub(crate) mod protocol;
 pub(crate) mod readers;

@@ -14,9 +14,10 @@ pub(super) fn section() -> String {
 const HEAD: &str = "
 ## Reading the memory
 
-With `--local-readers`, a process of the same machine that is connected to the unix socket can map
-the cache's memory and read hits from it directly, without a system call. Without the option the
-response to both commands is `ERROR`, as from memcached.
+If larderd admits local readers (`--local-readers`, or the word `readers` in `-l`), a process of the
+same machine that is connected to a unix socket that admits them can map the cache's memory and read
+hits from it directly, without a system call. Without them the response to both commands is `ERROR`,
+as from memcached.
 
 | command | replies | needs | meaning |
 |---|---|---|---|
@@ -28,8 +29,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         needs: Needs::OfAll(Right::Read),
         replies: "REGION <identity> <bytes> <format> <reads per hint>",
         meaning: "A read-only descriptor (`SCM_RIGHTS`) arrives with the first byte of the \
-            response. `CLIENT_ERROR` if the connection is not to the unix socket, or the option \
-            does not allow the process.",
+            response. `CLIENT_ERROR` if the connection is not to a unix socket that admits \
+            readers, or the process is not one of them.",
     },
     CommandRow {
         form: "larder_read <key> <key>",

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_options::{Options, Role};
+use larder_options::{ClientCertificates, Options, Role};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
@@ -138,7 +138,8 @@ impl Http {
             let rules = Rules::new(socket.role, without_token, &socket.address, hosts);
             let descriptor = socket.descriptor.try_clone()?;
             let is_unix = matches!(socket.address, Address::Unix(_));
-            let secured = if socket.tls { Some(self.secured(options)?) } else { None };
+            let asked = socket.client_certificates;
+            let secured = asked.map(|asked| self.secured(asked)).transpose()?;
             listeners.push(BoundSocket { descriptor, is_unix, rules, secured });
         }
         // Before the thread starts, because afterwards the process may be forbidden to open
@@ -158,14 +159,12 @@ impl Http {
         Ok(())
     }
 
-    /// Returns the TLS configuration of the connections.
-    fn secured(&self, options: &Options) -> io::Result<Secured> {
-        match (&self.certificates, &options.tls) {
-            (Some(certificates), Some(tls)) => {
-                Ok(Secured { certificates: Arc::clone(certificates), asked: tls.verify })
-            }
+    /// Returns the TLS configuration of connections that are asked for these certificates.
+    fn secured(&self, asked: ClientCertificates) -> io::Result<Secured> {
+        match &self.certificates {
+            Some(certificates) => Ok(Secured { certificates: Arc::clone(certificates), asked }),
             // The check of the options refuses this earlier.
-            _ => Err(io::Error::other("without -Z there are no certificates")),
+            None => Err(io::Error::other("without -Z there are no certificates")),
         }
     }
 
@@ -191,7 +190,7 @@ impl Http {
         let has_tokens = self.shared.tokens.is_some();
         self.sockets.iter().map(move |socket| {
             let access = socket.access(self.on_wire, has_tokens);
-            (&socket.address, if socket.tls { access + ", TLS" } else { access })
+            (&socket.address, if socket.is_encrypted() { access + ", TLS" } else { access })
         })
     }
 
@@ -201,7 +200,8 @@ impl Http {
             Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => false,
         };
-        let needs_tokens = |socket: &&AdminSocket| socket.role > Role::Probe && !socket.tls;
+        let needs_tokens =
+            |socket: &&AdminSocket| socket.role > Role::Probe && !socket.is_encrypted();
         let mut sockets = self.sockets.iter().filter(needs_tokens).filter(is_far);
         if let (Some(_), Some(socket)) = (&self.shared.tokens, sockets.next()) {
             log::say(format_args!(

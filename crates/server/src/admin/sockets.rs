@@ -1,21 +1,21 @@
 //! The sockets of the admin listeners.
 
-use std::fs;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{self, Path};
+use std::path;
 
-use larder_options::{AdminAddress, AdminListen, ClientCertificates, ListenAt, Options, Role};
-use rustix::fs::Mode;
-use rustix::process::umask;
-use socket2::{Domain, Protocol, SockAddr, SockRef, Type};
+use larder_options::{
+    AdminAddress, AdminListen, ClientCertificates, ListenAt, Options, Role, Security,
+};
+use socket2::{Domain, Protocol, SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::leftovers::Leftovers;
 use crate::net::inbox::Transport;
 use crate::net::sockets::{self, Address, Socket};
+use crate::net::unix_socket::{self, UnixSocketError};
 
 /// A listening socket of an admin listener.
 #[derive(Debug)]
@@ -24,11 +24,16 @@ pub(crate) struct AdminSocket {
     pub(crate) address: Address,
     /// The highest role that a request can have here.
     pub(crate) role: Role,
-    /// True if connections are encrypted.
-    pub(crate) tls: bool,
+    /// Whether TLS requires client certificates; `None` without TLS.
+    pub(crate) client_certificates: Option<ClientCertificates>,
 }
 
 impl AdminSocket {
+    /// True if connections are encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.client_certificates.is_some()
+    }
+
     /// Returns the role of requests without a token. Over TCP they may do what everyone who can
     /// connect may do with the cache anyway. On a path, the file's permissions decide who can
     /// connect, so they may do everything.
@@ -55,16 +60,20 @@ impl AdminSocket {
 
 /// Returns the role that every program of this machine already has through the cache's TCP sockets,
 /// without a password and without a client certificate. If the options forbid both clearing and
-/// dumping the cache, this role can only read: these options keep a program from disturbing the
-/// service for others, and the admin listener must not be a way around them.
+/// dumping the cache, or if all these sockets are `readonly`, this role can only read: these
+/// options keep a program from disturbing the service for others, and the admin listener must not
+/// be a way around them.
 pub(crate) fn role_on_wire(options: &Options, sockets: &[Socket]) -> Role {
-    let asks_nothing = |socket: &Socket| {
+    let asks_nothing = |socket: &&Socket| {
         socket.transport == Transport::Tcp
-            && socket.client_certificates != Some(ClientCertificates::Required)
+            && socket.terms.client_certificates != Some(ClientCertificates::Required)
     };
-    if options.needs_login() || !sockets.iter().any(asks_nothing) {
+    let open: Vec<_> = sockets.iter().filter(asks_nothing).collect();
+    if options.needs_login() || open.is_empty() {
         Role::Probe
-    } else if !options.flush_all && !options.dump {
+    } else if !options.flush_all && !options.dump
+        || open.iter().all(|socket| socket.terms.is_readonly)
+    {
         Role::Read
     } else {
         Role::Full
@@ -84,45 +93,46 @@ pub(crate) fn open(
 ) -> Result<Vec<AdminSocket>, Failure> {
     let mut handed: Vec<_> = handed.into_iter().filter_map(usable).collect();
     let mut opened = Vec::new();
-    for AdminListen { address, role, tls } in &options.admin_listen {
+    for AdminListen { address, role, security } in &options.admin_listen {
+        let client_certificates = match security {
+            Security::Plain => None,
+            encrypted => options.tls.as_ref().and_then(|tls| tls.client_certificates(*encrypted)),
+        };
+        let mut add = |descriptor, address| {
+            opened.push(AdminSocket { descriptor, address, role: *role, client_certificates });
+        };
         match address {
             AdminAddress::Unix { path, mode } => {
-                let failure = |error| cannot_listen(&Address::Unix(path.clone()), &error);
                 // A process in the background changes its working directory.
-                let path = path::absolute(path).map_err(failure)?;
+                let absolute = path::absolute(path);
+                let path =
+                    absolute.map_err(|error| cannot_listen(&path.display(), &error.into()))?;
                 let address = Address::Unix(path.clone());
                 let descriptor = match take(&mut handed, &address) {
                     Some((descriptor, _)) => descriptor,
                     None => {
-                        let opened = open_unix(&path, *mode).map_err(failure)?;
+                        let opened = unix_socket::listen(&path, *mode, BACKLOG);
+                        let opened = opened.map_err(|error| cannot_listen(&address, &error))?;
                         leftovers.note(&path);
                         opened
                     }
                 };
-                opened.push(AdminSocket { descriptor, address, role: *role, tls: *tls });
+                add(descriptor, address);
             }
             AdminAddress::Tcp { host, port } => {
                 for address in resolved(host.as_deref(), *port, options)? {
                     if let Some((descriptor, address)) = take(&mut handed, &Address::Tcp(address)) {
-                        opened.push(AdminSocket { descriptor, address, role: *role, tls: *tls });
+                        add(descriptor, address);
                         continue;
                     }
                     match open_tcp(address) {
-                        Ok((descriptor, address)) => {
-                            let address = Address::Tcp(address);
-                            opened.push(AdminSocket {
-                                descriptor,
-                                address,
-                                role: *role,
-                                tls: *tls,
-                            });
-                        }
+                        Ok((descriptor, address)) => add(descriptor, Address::Tcp(address)),
                         // Accepts a machine without IPv6.
                         Err(error)
                             if host.is_none()
                                 && address.is_ipv6()
                                 && error.kind() != io::ErrorKind::AddrInUse => {}
-                        Err(error) => return Err(cannot_listen(&Address::Tcp(address), &error)),
+                        Err(error) => return Err(cannot_listen(&address, &error.into())),
                     }
                 }
             }
@@ -131,10 +141,8 @@ pub(crate) fn open(
     Ok(opened)
 }
 
-fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
-    let remedy = sockets::remedy(error);
-    let message =
-        format_args!("option --admin-listen: cannot listen on {address}: {error}{remedy}");
+fn cannot_listen(address: &dyn fmt::Display, error: &UnixSocketError) -> Failure {
+    let message = format_args!("option --admin-listen: cannot listen on {address}: {error}");
     Failure::new(EXIT_OS, message)
 }
 
@@ -144,6 +152,7 @@ fn resolved(host: Option<&str>, port: u16, options: &Options) -> Result<Vec<Sock
         port,
         client_certificates: None,
         protocol: options.protocol,
+        is_readonly: false,
     })
 }
 
@@ -185,38 +194,17 @@ fn open_tcp(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((socket.into(), address))
 }
 
-/// Listens on a path. Removes a stale socket of an earlier run. A socket on which a process
-/// listens, and any other file, stays and is an error.
-fn open_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
-    let kind = Type::STREAM.nonblocking().cloexec();
-    let address = SockAddr::unix(path)?;
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        // If a process listens but its queue of connections is full, the attempt would have to
-        // wait, which also shows that the socket is not stale.
-        let probe = socket2::Socket::new(Domain::UNIX, kind, None)?.connect(&address);
-        if !probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        fs::remove_file(path)?;
-    }
-    let socket = socket2::Socket::new(Domain::UNIX, kind, None)?;
-    // The permissions must be right from the moment the path exists.
-    let before = umask(Mode::from_raw_mode(!mode & 0o777));
-    let listens = socket.bind(&address).and_then(|()| socket.listen(BACKLOG));
-    umask(before);
-    listens?;
-    Ok(socket.into())
-}
-
 /// Maximum number of connections that wait to be accepted. More than this is a flood, which the
 /// kernel drops.
 const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::net::terms::ListenerTerms;
 
     fn options(listen: &str, more: &[(&str, &str)]) -> Options {
         let map = [("admin_listen", listen)].into_iter().chain(more.iter().copied());
@@ -236,7 +224,7 @@ mod tests {
             of.iter().map(|socket| socket.address.to_string()).collect()
         };
         let refused = open(&list, Vec::new()).unwrap_err().to_string();
-        assert!(refused.contains("admin.sock: address in use"), "{refused}");
+        assert!(refused.contains("admin.sock: a process listens there"), "{refused}");
         let handed = first.iter().map(|of| of.descriptor.try_clone().unwrap()).collect();
         let again = open(&format!("{list};127.0.0.1:0"), handed).unwrap();
         assert_eq!(addresses(&first), addresses(&again[..2]));
@@ -256,7 +244,7 @@ mod tests {
                 Err(_) => Address::Unix(address.into()),
             },
             role: Role::Full,
-            tls: false,
+            client_certificates: None,
         }
     }
 
@@ -300,8 +288,11 @@ mod tests {
             descriptor: fs::File::open("/dev/null").unwrap().into(),
             transport,
             address: Address::Tcp("127.0.0.1:1".parse().unwrap()),
-            client_certificates,
-            protocol: larder_options::Protocol::Auto,
+            terms: ListenerTerms {
+                client_certificates,
+                ..ListenerTerms::plain(larder_options::Protocol::Auto)
+            },
+            mode: None,
         };
         let tcp = |certificates| vec![of(Transport::Tcp, certificates)];
         let plain = options("/s", &[]);
@@ -309,6 +300,11 @@ mod tests {
         assert_eq!(role(&plain, &tcp(None)), Role::Full);
         assert_eq!(role(&plain, &tcp(Some(ClientCertificates::Requested))), Role::Full);
         assert_eq!(role(&plain, &tcp(Some(ClientCertificates::Required))), Role::Probe);
+        let mut readonly = tcp(None);
+        readonly[0].terms.is_readonly = true;
+        assert_eq!(role(&plain, &readonly), Role::Read, "clients may read");
+        readonly.extend(tcp(None));
+        assert_eq!(role(&plain, &readonly), Role::Full, "another socket lets them change all");
         assert_eq!(role(&plain, &[]), Role::Probe, "no wire at all");
         let path = [of(Transport::Unix, None)];
         assert_eq!(role(&plain, &path), Role::Probe, "a path has permissions");

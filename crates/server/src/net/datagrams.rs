@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::buffers::output::Output;
 use crate::net::scratch::Scratch;
+use crate::net::terms::ListenerTerms;
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::session::execute::{Executor, NO_CONNECTION};
 use crate::session::{Allowance, Next, Session};
@@ -26,6 +27,7 @@ use crate::session::{Allowance, Next, Session};
 pub(crate) struct Datagrams {
     pub(crate) socket: OwnedFd,
     pub(crate) address: SocketAddr,
+    pub(crate) terms: ListenerTerms,
 }
 
 /// The header of a datagram: the request id, the number of this datagram, and the total number of

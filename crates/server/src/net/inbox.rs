@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder::DiskPages;
-use larder_options::{ClientCertificates, Protocol};
 use rustix::io;
 
 use crate::net::disk_reads::DiskQuery;
+use crate::net::terms::ListenerTerms;
 use crate::waker::Waker;
 
 /// Accepted sockets that the worker has not added yet.
@@ -29,10 +29,8 @@ pub(crate) struct Inbox {
 pub(crate) struct NewConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) transport: Transport,
-    /// Whether TLS requires a client certificate; `None` without TLS.
-    pub(crate) client_certificates: Option<ClientCertificates>,
-    /// The protocol of the address on which it was accepted.
-    pub(crate) protocol: Protocol,
+    /// The terms of the listener that accepted it.
+    pub(crate) terms: ListenerTerms,
 }
 
 /// The kind of socket that a connection uses.

@@ -125,8 +125,7 @@ impl Listener {
         if is_full && !options.maxconns_fast {
             return Err(Pause::Full("as many connections are open as -c allows".to_owned()));
         }
-        let Socket { descriptor, transport, client_certificates, protocol, .. } =
-            &self.sockets[socket];
+        let Socket { descriptor, transport, terms, .. } = &self.sockets[socket];
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = match accept_with(descriptor, flags) {
             Ok(accepted) => accepted,
@@ -134,7 +133,7 @@ impl Listener {
             Err(error) => return Err(Pause::Full(error.to_string())),
         };
         if is_full {
-            self.reject(&accepted, client_certificates.is_some());
+            self.reject(&accepted, terms.is_encrypted());
             return Ok(());
         }
         self.counters.bump(Counter::ConnectionsTotal);
@@ -142,8 +141,7 @@ impl Listener {
         self.inboxes[self.next_inbox].put(NewConnection {
             socket: accepted,
             transport: *transport,
-            client_certificates: *client_certificates,
-            protocol: *protocol,
+            terms: *terms,
         });
         self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
         Ok(())

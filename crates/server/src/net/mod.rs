@@ -13,5 +13,7 @@ pub(crate) mod poller;
 pub(crate) mod ring;
 pub(crate) mod scratch;
 pub(crate) mod sockets;
+pub(crate) mod terms;
 pub(crate) mod token;
+pub(crate) mod unix_socket;
 pub(crate) mod worker;

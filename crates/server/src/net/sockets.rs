@@ -1,6 +1,6 @@
 //! Opens the listening sockets.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,18 +9,17 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{self, Path, PathBuf};
 
-use larder_options::{ClientCertificates, ListenAt, Options, Protocol};
-use rustix::fs::Mode;
-use rustix::process::umask;
+use larder_options::{ListenAt, Options, UnixListenAt};
 use socket2::{Domain, SockAddr, SockRef, Type};
 
-use crate::failure::{EXIT_OS, Failure};
+use crate::failure::{EXIT_OS, EXIT_USAGE, Failure};
 use crate::leftovers::Leftovers;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Transport;
+use crate::net::terms::ListenerTerms;
+use crate::net::unix_socket::{self, UnixSocketError};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -28,10 +27,18 @@ pub(crate) struct Socket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) transport: Transport,
     pub(crate) address: Address,
-    /// Whether TLS requires client certificates; `None` without TLS.
-    pub(crate) client_certificates: Option<ClientCertificates>,
-    /// The protocol of its connections.
-    pub(crate) protocol: Protocol,
+    pub(crate) terms: ListenerTerms,
+    /// The permissions that the options give to its path; `None` for TCP, and for an inherited unix
+    /// socket that the options do not name.
+    pub(crate) mode: Option<u32>,
+}
+
+impl Socket {
+    /// Creates a TCP socket from its descriptor.
+    pub(crate) fn tcp(descriptor: OwnedFd, address: SocketAddr, terms: ListenerTerms) -> Self {
+        let address = Address::Tcp(address);
+        Self { descriptor, transport: Transport::Tcp, address, terms, mode: None }
+    }
 }
 
 /// The address on which a socket listens.
@@ -53,18 +60,15 @@ impl fmt::Display for Address {
 /// Opens every listening socket that the options name. Adds the file of a unix socket to the
 /// `leftovers`.
 pub(crate) fn open(options: &Options, leftovers: &Leftovers) -> Result<Vec<Socket>, Failure> {
-    if let Some(path) = &options.unix_socket {
-        let opened = open_unix(path, options);
-        let socket = opened.map_err(|error| cannot_listen(&path.display(), &error))?;
-        leftovers.note(path);
-        return Ok(vec![socket]);
-    }
     let (mut sockets, mut bound) = (Vec::new(), Bound::default());
     for at in options.tcp_addresses() {
         bind_each(&at, &mut bound, |address| {
             sockets.push(open_tcp(address, &at, options)?);
             Ok(())
         })?;
+    }
+    for at in options.unix_addresses() {
+        sockets.push(open_unix(&at, options, leftovers)?);
     }
     Ok(sockets)
 }
@@ -74,7 +78,7 @@ pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
     let (mut sockets, mut bound) = (Vec::new(), Bound::default());
     for at in options.udp_addresses() {
         bind_each(&at, &mut bound, |address| {
-            sockets.push(open_datagrams(address)?);
+            sockets.push(open_datagrams(address, &at)?);
             Ok(())
         })?;
     }
@@ -104,21 +108,29 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// The addresses that are bound so far. If an option names an address twice, or by two names, it is
-/// bound once.
-type Bound = HashSet<SocketAddr>;
+/// The addresses that are bound so far, with their terms. If an option names an address twice, or
+/// by two names, it is bound once.
+type Bound = HashMap<SocketAddr, ListenerTerms>;
 
 /// Binds all addresses to which an option's address resolves, except those that are already bound.
 /// Accepts a machine without IPv6.
+///
+/// # Errors
+/// Fails if an address cannot be bound, or is already bound with other terms.
 fn bind_each(
     at: &ListenAt,
     bound: &mut Bound,
     mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
 ) -> Result<(), Failure> {
+    let terms = ListenerTerms::from(at);
     for address in addresses(at)? {
         // Port 0 is a different port each time.
-        if address.port() != 0 && !bound.insert(address) {
-            continue;
+        if address.port() != 0 {
+            match bound.insert(address, terms) {
+                None => {}
+                Some(earlier) if earlier == terms => continue,
+                Some(_) => return Err(contradicts(&address)),
+            }
         }
         let is_optional = at.host.is_none() && address.is_ipv6();
         match bind(address) {
@@ -128,6 +140,13 @@ fn bind_each(
         }
     }
     Ok(())
+}
+
+fn contradicts(address: &SocketAddr) -> Failure {
+    let message = format_args!(
+        "option -l: it names {address} twice, with different words: leave out one of them"
+    );
+    Failure::new(EXIT_USAGE, message)
 }
 
 /// Returns all addresses to which an option's address resolves. The wildcard resolves to one
@@ -158,12 +177,12 @@ fn new_socket(
     Ok(socket)
 }
 
-fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
+fn open_datagrams(address: SocketAddr, at: &ListenAt) -> io::Result<Datagrams> {
     let socket = new_socket(address, Type::DGRAM, socket2::Protocol::UDP)?;
     widen_buffers(&SockRef::from(&socket))?;
     socket.bind(&address.into())?;
     let address = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(Datagrams { socket: socket.into(), address })
+    Ok(Datagrams { socket: socket.into(), address, terms: at.into() })
 }
 
 /// Sets the buffers of a UDP socket to the largest size that the system allows. A long response
@@ -189,44 +208,44 @@ pub(crate) fn configure_tcp(listening: &SockRef<'_>) -> io::Result<()> {
 /// in that state it delays the end of a connection by up to 200 ms.
 pub(crate) const UNSENT_BYTES: u32 = 128 << 10;
 
-fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
+/// Opens a TCP socket.
+pub(crate) fn open_tcp(
+    address: SocketAddr,
+    at: &ListenAt,
+    options: &Options,
+) -> io::Result<Socket> {
     let socket = new_socket(address, Type::STREAM, socket2::Protocol::TCP)?;
     socket.set_reuse_address(true)?;
     configure_tcp(&SockRef::from(&socket))?;
     socket.bind(&address.into())?;
     socket.listen(backlog(options))?;
     let address = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(Socket::tcp(socket.into(), address, at.into()))
+}
+
+/// Opens a unix socket, and adds its file to the `leftovers`.
+///
+/// # Errors
+/// Fails if a process listens there, or if the path cannot be listened on for another reason.
+pub(crate) fn open_unix(
+    at: &UnixListenAt,
+    options: &Options,
+    leftovers: &Leftovers,
+) -> Result<Socket, Failure> {
+    let opened = unix_socket::listen(&at.path, at.mode, backlog(options));
+    let descriptor = opened.map_err(|error| cannot_listen_on_path(&at.path, &error))?;
+    leftovers.note(&at.path);
     Ok(Socket {
-        descriptor: socket.into(),
-        transport: Transport::Tcp,
-        address: Address::Tcp(address),
-        client_certificates: at.client_certificates,
-        protocol: at.protocol,
+        descriptor,
+        transport: Transport::Unix,
+        address: Address::Unix(at.path.clone()),
+        terms: at.into(),
+        mode: Some(at.mode),
     })
 }
 
-/// Listens on a path. Removes a stale socket of an earlier run. Any other file stays and is an
-/// error.
-fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        fs::remove_file(path)?;
-    }
-    let kind = Type::STREAM.nonblocking().cloexec();
-    let socket = socket2::Socket::new(Domain::UNIX, kind, None)?;
-    let address = SockAddr::unix(path)?;
-    // The permissions must be right from the moment the path exists, and a client that finds the
-    // path may connect immediately. So nothing happens between bind and listen.
-    let before = umask(Mode::from_raw_mode(!options.unix_mask & 0o777));
-    let listens = socket.bind(&address).and_then(|()| socket.listen(backlog(options)));
-    umask(before);
-    listens?;
-    Ok(Socket {
-        descriptor: socket.into(),
-        transport: Transport::Unix,
-        address: Address::Unix(path.to_owned()),
-        client_certificates: None,
-        protocol: options.protocol,
-    })
+fn cannot_listen_on_path(path: &Path, error: &UnixSocketError) -> Failure {
+    Failure::new(EXIT_OS, format_args!("cannot listen on {}: {error}", path.display()))
 }
 
 /// Returns the local path of a unix connection.
@@ -263,7 +282,8 @@ pub(crate) fn write_ports(
     sockets: &[Socket],
     datagrams: &[Datagrams],
 ) -> Result<(), Failure> {
-    if sockets.iter().any(|socket| socket.transport == Transport::Unix) {
+    let has_ports = sockets.iter().any(|socket| socket.transport == Transport::Tcp);
+    if !has_ports && datagrams.is_empty() {
         return Ok(());
     }
     let Some(path) = path else { return Ok(()) };

@@ -23,6 +23,8 @@ use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
+use crate::net::terms::ListenerTerms;
+use crate::net::unix_socket;
 use crate::observe::conn_table::Ends;
 use crate::process::daemon::DetachedProcess;
 use crate::process::early_stop::EarlyStop;
@@ -34,10 +36,11 @@ use crate::process::steps::{Step, reach};
 use crate::process::supervisor::Supervisor;
 use crate::process::syscalls::Needs;
 use crate::process::upgrade::Upgrade;
+use crate::process::upgrade::activation;
 use crate::process::upgrade::handover::{Handover, Predecessor};
-use crate::process::upgrade::inherited::InheritedSocket;
+use crate::process::upgrade::inherited::{Inherited, InheritedSocket};
+use crate::process::upgrade::listeners::Changes;
 use crate::process::upgrade::program::Program;
-use crate::process::upgrade::{activation, inherited};
 use crate::process::workers::{self, Workers};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
@@ -80,7 +83,7 @@ fn start(
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
     let InheritedState { predecessor, sockets, memory, admin } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
-    let Entrance { sockets, datagrams, mut http, pidfile } = entrance;
+    let Entrance { sockets, datagrams, is_given, changes, mut http, pidfile } = entrance;
     if options.drop_privileges {
         // Before the threads start, because they inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
@@ -128,6 +131,8 @@ fn start(
         log::say(format_args!("larderd: stopped before it took over"));
         return check_left(end(&server, &inboxes, workers));
     }
+    // Before the restriction, because it forbids to change files.
+    changes.apply();
     restrict(options)?;
     match ground.detached {
         Some(detached) => detached.notify_ready(options)?,
@@ -143,7 +148,7 @@ fn start(
     // Only now, because the cache belongs to the predecessor until this process serves. The
     // predecessor may have to continue.
     server.apply_memory_limit();
-    let upgrade = Upgrade::new(program, datagrams);
+    let upgrade = Upgrade::new(program, datagrams, is_given);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
     main_loop.obey(asked);
@@ -209,6 +214,9 @@ fn prepare(
 struct Entrance {
     sockets: Vec<Socket>,
     datagrams: Arc<[Datagrams]>,
+    /// True if systemd has given the sockets.
+    is_given: bool,
+    changes: Changes,
     http: Http,
     pidfile: Option<pidfile::PreparedPidfile>,
 }
@@ -222,10 +230,9 @@ impl Entrance {
         handed_admin: Vec<OwnedFd>,
         leftovers: &Leftovers,
     ) -> Result<Self, Failure> {
-        let (sockets, datagrams) = match handed {
-            Some(handed) => inherited::listen_on(handed, options)?,
-            None => (sockets::open(options, leftovers)?, sockets::open_udp(options)?),
-        };
+        unix_socket::check_distinct(options)?;
+        let Inherited { streams: sockets, datagrams, is_given, changes } =
+            Inherited::or_opened(handed, options, leftovers)?;
         let datagrams: Arc<[Datagrams]> = datagrams.into();
         let http = open_http(options, ground, handed_admin, leftovers, &sockets)?;
         if let Err(failure) = sockets::write_ports(ground.ports_file.take(), &sockets, &datagrams) {
@@ -236,7 +243,7 @@ impl Entrance {
         let pidfile =
             pidfile.map(|path| pidfile::PreparedPidfile::write(path, leftovers)).transpose()?;
         reach(Step::SocketsListen);
-        Ok(Self { sockets, datagrams, http, pidfile })
+        Ok(Self { sockets, datagrams, is_given, changes, http, pidfile })
     }
 }
 
@@ -526,21 +533,27 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http
     let mut words = String::new();
     for socket in sockets {
         let mebibytes = options.memory_bytes >> 20;
-        words += &format!(
-            "larderd: listening on {} ({mebibytes} MiB, {}{})\n",
-            socket.address,
-            CountedNoun(options.worker_count as u64, "worker"),
-            if socket.client_certificates.is_some() { ", TLS" } else { "" },
-        );
+        let workers = CountedNoun(options.worker_count as u64, "worker").to_string();
+        let known = [format!("{mebibytes} MiB"), workers];
+        let known = known.into_iter().chain(socket.terms.named_words().into_iter().map(Into::into));
+        let known = known.collect::<Vec<_>>().join(", ");
+        words += &format!("larderd: listening on {} ({known})\n", socket.address);
     }
     for socket in datagrams {
-        words += &format!("larderd: listening on {} (UDP)\n", socket.address);
+        let readonly = if socket.terms.is_readonly { ", readonly" } else { "" };
+        words += &format!("larderd: listening on {} (UDP{readonly})\n", socket.address);
     }
     for (address, access) in http.addresses() {
         words += &format!("larderd: listening on {address} (admin, {access})\n");
     }
-    let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
-    if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {
+    let can_try = |terms: &ListenerTerms| {
+        !terms.is_encrypted() && !terms.is_readonly && !options.needs_login()
+    };
+    let plain = sockets.iter().find_map(|socket| match &socket.address {
+        Address::Tcp(address) if can_try(&socket.terms) => Some(address),
+        _ => None,
+    });
+    if let Some(address) = plain {
         let host = if address.ip().is_unspecified() {
             IpAddr::V4(Ipv4Addr::LOCALHOST)
         } else {

@@ -1,12 +1,15 @@
 //! The permission of a session: its user, the limits of its listener, and the judgement of its
 //! commands.
 
-use larder_protocol::{Command, Denial, Frame, Parsed, Permission, Response, Right, Scope, text};
+use larder_options::Protocol;
+use larder_protocol::{
+    Command, Denial, Frame, Parsed, Parser, Permission, Response, Right, Scope, text,
+};
 use larder_stats::Counter;
 
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
-use super::{Next, Session};
+use super::{Next, Session, dialects_of};
 use crate::log::{self, Interest};
 use crate::session::execute::Executor;
 use crate::users::grant::Grant;
@@ -32,11 +35,16 @@ impl Default for SessionAccess {
 }
 
 impl Session {
-    /// Limits the session to commands that change nothing.
+    /// Admits the peer without a login, to everything.
+    pub(crate) fn waive_login(&mut self, protocol: Protocol) {
+        self.parser = Parser::new(dialects_of(protocol));
+    }
+
+    /// Limits the session to commands that change nothing. A login does not widen it.
     pub(crate) fn limit_to_reading(&mut self) {
         let access = self.access.get_or_insert_default();
         access.right_max = Right::Read;
-        access.grant = Grant::without_user(Right::Read);
+        access.grant = Some(Grant::without_user(Right::Read));
     }
 
     /// Records where the peer is, so that logins of different peers wait in different queues.

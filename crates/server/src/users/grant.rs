@@ -26,9 +26,9 @@ struct Member {
 }
 
 impl Grant {
-    /// Returns the grant of a connection without a user; `None` if nothing is forbidden.
-    pub(crate) fn without_user(right_max: Right) -> Option<Self> {
-        (right_max < Right::Admin).then_some(Self { member: None, right_max })
+    /// Returns the grant of a connection without a user.
+    pub(crate) fn without_user(right_max: Right) -> Self {
+        Self { member: None, right_max }
     }
 
     /// Returns the grant of a user.

@@ -60,6 +60,30 @@ fn connections_that_waited_before_it_started_are_served_over_tcp_and_a_unix_sock
 }
 
 #[test]
+fn sockets_of_systemd_take_the_words_of_the_addresses_and_paths_that_name_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
+    let (named, missing) = (path.display(), folder.path().join("missing").display().to_string());
+    let list = format!("proto[ascii]:{address},unix[readers]:{named},unix:{missing}");
+    let mut larderd = given([tcp.into(), unix.into()], "", &["-m", "64", "-l", &list]);
+    let log = folder.path().join("log");
+    let log_file = fs::File::create(&log).unwrap();
+    let _process = Killed(larderd.stderr(log_file).spawn().unwrap());
+    let mut stream = Stream::connect(&Address::Tcp(address)).unwrap();
+    stream.set_timeout(Duration::from_secs(10)).unwrap();
+    stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
+    let reader = larder::Client::connect(&path).unwrap();
+    assert_eq!(reader.get("k").unwrap().as_deref(), Some(&b"x"[..]));
+    assert!(reader.reads_memory(), "the word readers applies to the inherited socket");
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.contains(&format!("add ListenStream={missing} to the socket unit")), "{said}");
+    assert!(!folder.path().join("missing").exists());
+}
+
+#[test]
 fn a_datagram_socket_is_served_and_an_address_takes_its_entry_of_the_options() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -38,6 +38,7 @@ mod kernel_sockets;
 mod killed;
 mod large;
 mod large_values;
+mod listeners;
 mod login;
 mod memory;
 mod moments;

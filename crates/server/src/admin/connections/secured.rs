@@ -15,7 +15,7 @@ use crate::tls::certificates::Certificates;
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Secured {
     pub(in crate::admin) certificates: Arc<Certificates>,
-    /// Whether client certificates are requested, as set by `-o ssl_verify_mode`.
+    /// The client certificates that the listener asks for.
     pub(in crate::admin) asked: ClientCertificates,
 }
 

@@ -70,15 +70,21 @@ impl Connection {
         now: Second,
     ) -> Self {
         let is_encrypted = io.is_encrypted();
-        let NewConnection { socket, transport, protocol, client_certificates } = accepted;
+        let NewConnection { socket, transport, terms } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
-        let mut session = Session::new(server, id, protocol);
-        if let (Some(readers), Transport::Unix) = (&server.access.readers, transport)
+        let mut session = Session::new(server, id, terms.protocol);
+        if let (Some(readers), true) = (&server.access.readers, terms.has_readers)
             && readers.admits(&socket)
         {
             session.let_read();
         }
-        if client_certificates.is_some_and(|asked| asked != ClientCertificates::None) {
+        if terms.needs_no_login {
+            session.waive_login(terms.protocol);
+        }
+        if terms.is_readonly {
+            session.limit_to_reading();
+        }
+        if terms.client_certificates.is_some_and(|asked| asked != ClientCertificates::None) {
             session.await_certificate();
         }
         session.note_origin(|| Origin::of(conn_stats.peer_ip()));

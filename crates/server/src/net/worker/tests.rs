@@ -15,6 +15,7 @@ use socket2::SockRef;
 
 use super::*;
 use crate::net::inbox::{NewConnection, Transport};
+use crate::net::terms::ListenerTerms;
 
 /// A running worker.
 struct RunningWorker {
@@ -81,8 +82,7 @@ fn put(inbox: &Inbox, socket: impl Into<OwnedFd>, transport: Transport) {
     inbox.put(NewConnection {
         socket: socket.into(),
         transport,
-        client_certificates: None,
-        protocol: Protocol::Auto,
+        terms: ListenerTerms::plain(Protocol::Auto),
     });
 }
 
@@ -346,7 +346,8 @@ fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     client.connect(socket.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let address = socket.local_addr().unwrap();
-    worker.share(Arc::from([Datagrams { socket: socket.into(), address }]), None).unwrap();
+    let terms = ListenerTerms::plain(Protocol::Auto);
+    worker.share(Arc::from([Datagrams { socket: socket.into(), address, terms }]), None).unwrap();
     assert_eq!(under_way(&mut worker), Some(2));
     worker.leave_datagrams();
     // The datagram arrives before the kernel has taken the cancellation.

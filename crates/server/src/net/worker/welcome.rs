@@ -51,7 +51,8 @@ impl Worker {
     /// Creates the TLS layer of a new connection, if it uses TLS.
     fn tls(&self, accepted: &NewConnection) -> Result<Option<Box<Tls>>, rustls::Error> {
         let certificates = self.executor.server().access.certificates.as_ref();
-        let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
+        let (Some(certificates), Some(asked)) = (certificates, accepted.terms.client_certificates)
+        else {
             return Ok(None);
         };
         let config = certificates
@@ -71,10 +72,7 @@ impl Worker {
                     .and_then(|peer| peer.try_into().ok()),
                 local: getsockname(&accepted.socket).ok().and_then(|local| local.try_into().ok()),
             },
-            Transport::Unix => Ends::Unix(match &server.options.unix_socket {
-                Some(path) => path.clone(),
-                None => sockets::local_path(&accepted.socket),
-            }),
+            Transport::Unix => Ends::Unix(sockets::local_path(&accepted.socket)),
         };
         server.connections.table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
     }

@@ -3,19 +3,19 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use larder_options::Protocol;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::exchange::{Exchange, Status, Step};
 use crate::net::inbox::{NewConnection, Transport};
+use crate::net::terms::ListenerTerms;
 
 /// A connection that does not belong to a worker yet.
 #[derive(Debug)]
 pub(super) struct Guest {
     socket: OwnedFd,
     transport: Transport,
-    protocol: Protocol,
+    terms: ListenerTerms,
     exchange: Exchange,
     out: Vec<u8>,
     /// True if the connection ends once its output is sent.
@@ -39,10 +39,10 @@ pub(super) enum Awaits {
 }
 
 impl Guest {
-    pub(super) fn new(socket: OwnedFd, transport: Transport, protocol: Protocol) -> Self {
-        let exchange = Exchange::new(protocol);
+    pub(super) fn new(socket: OwnedFd, transport: Transport, terms: ListenerTerms) -> Self {
+        let exchange = Exchange::new(terms.protocol);
         let (out, closes, waits_until, awaits) = (Vec::new(), false, None, Awaits::Input);
-        Self { socket, transport, protocol, exchange, out, closes, waits_until, awaits }
+        Self { socket, transport, terms, exchange, out, closes, waits_until, awaits }
     }
 
     pub(super) fn awaits(&self) -> Awaits {
@@ -56,8 +56,8 @@ impl Guest {
 
     /// Returns the connection in the form that a worker accepts.
     pub(super) fn hand_over(self) -> NewConnection {
-        let Self { socket, transport, protocol, .. } = self;
-        NewConnection { socket, transport, client_certificates: None, protocol }
+        let Self { socket, transport, terms, .. } = self;
+        NewConnection { socket, transport, terms }
     }
 
     /// Answers the requests that have arrived. A request that needs the cache waits for at most

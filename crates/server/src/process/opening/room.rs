@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_options::{Options, Protocol};
+use larder_options::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
 use rustix::net::{SocketFlags, accept_with};
@@ -17,6 +17,7 @@ use super::guest::{Awaits, Guest};
 use crate::clock::unix_secs;
 use crate::net::inbox::{NewConnection, Transport};
 use crate::net::sockets::Socket;
+use crate::net::terms::ListenerTerms;
 use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
 use crate::waker::Waker;
@@ -47,7 +48,7 @@ impl Opening {
     /// Serves connections once the opening has taken so long that clients should not wait any
     /// longer. At that point also tells the service manager that the sockets respond.
     ///
-    /// Does not accept from sockets with TLS, or from any socket if clients must log in. Those
+    /// Does not accept from sockets with TLS, or from sockets whose clients must log in. Those
     /// clients wait in the kernel.
     ///
     /// # Errors
@@ -58,8 +59,11 @@ impl Opening {
         progress: &Progress,
         supervisor: &Supervisor,
     ) -> std::io::Result<Self> {
-        let needs_login = options.needs_login();
-        let is_plain = |socket: &&Socket| socket.client_certificates.is_none() && !needs_login;
+        let has_logins = options.needs_login();
+        let is_plain = |socket: &&Socket| {
+            let terms = socket.terms;
+            !terms.is_encrypted() && (!has_logins || terms.needs_no_login)
+        };
         let doors = sockets.iter().filter(is_plain).map(Door::of).collect::<Result<_, _>>()?;
         let shared = Arc::new(Shared { waker: Waker::new()?, taker: Mutex::default() });
         let room = Room {
@@ -87,19 +91,19 @@ impl Opening {
 struct Door {
     descriptor: OwnedFd,
     transport: Transport,
-    protocol: Protocol,
+    terms: ListenerTerms,
 }
 
 impl Door {
     fn of(socket: &Socket) -> std::io::Result<Self> {
         let descriptor = socket.descriptor.try_clone()?;
-        Ok(Self { descriptor, transport: socket.transport, protocol: socket.protocol })
+        Ok(Self { descriptor, transport: socket.transport, terms: socket.terms })
     }
 
     fn accept(&self) -> io::Result<Guest> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = accept_with(&self.descriptor, flags)?;
-        Ok(Guest::new(socket, self.transport, self.protocol))
+        Ok(Guest::new(socket, self.transport, self.terms))
     }
 }
 

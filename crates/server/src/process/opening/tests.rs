@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use larder_options::{Options, Protocol};
 
 use super::Opening;
-use crate::net::inbox::{NewConnection, Transport};
-use crate::net::sockets::{Address, Socket};
+use crate::net::inbox::NewConnection;
+use crate::net::sockets::Socket;
+use crate::net::terms::ListenerTerms;
 use crate::process::supervisor::Supervisor;
 use crate::server::progress::Progress;
 
@@ -30,13 +31,8 @@ impl Scene {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
-        let socket = Socket {
-            descriptor: listener.into(),
-            transport: Transport::Tcp,
-            address: Address::Tcp(address),
-            client_certificates: None,
-            protocol: Protocol::Auto,
-        };
+        let terms = ListenerTerms::plain(Protocol::Auto);
+        let socket = Socket::tcp(listener.into(), address, terms);
         let progress = Progress::default();
         progress.note(43, 100);
         let wait = options.disk_tier.as_ref().unwrap().wait;

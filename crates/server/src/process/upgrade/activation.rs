@@ -47,7 +47,7 @@ pub(crate) fn take() -> Result<Vec<InheritedSocket>, Failure> {
             None => format!("socket {number} from systemd"),
         };
         match own(number) {
-            Ok(descriptor) => Ok(InheritedSocket { descriptor, name }),
+            Ok(descriptor) => Ok(InheritedSocket { descriptor, name, words: None, is_given: true }),
             Err(error) => {
                 Err(Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}")))
             }

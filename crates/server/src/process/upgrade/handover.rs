@@ -8,8 +8,9 @@
 //! option first sends another message that asks the old process to release the directory, and waits
 //! for the response.
 //!
-//! The cache's memory and the sockets of the admin listener come after the message that ends the
-//! sockets. A version that does not know these messages stops reading at that point.
+//! The cache's memory, the sockets of the admin listener and the terms of the listeners come after
+//! the message that ends the sockets. A version without support for these messages stops reading at
+//! that point.
 
 use std::env;
 use std::fs::File;
@@ -30,6 +31,7 @@ use rustix::stdio::dup2_stdin;
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::process::upgrade::inherited::InheritedSocket;
+use crate::process::upgrade::listeners;
 use crate::server::open::InheritedMemory;
 
 /// Everything that a new process inherits.
@@ -60,7 +62,8 @@ pub(crate) enum Answer {
 
 impl Channel {
     /// Creates a channel that contains these sockets, the cache's memory if it can be handed over,
-    /// and the sockets of the admin listener. Returns both ends. The second is for the new process.
+    /// and the sockets of the admin listener. `listeners` has a line for each of the sockets.
+    /// Returns both ends. The second is for the new process.
     ///
     /// # Errors
     /// Returns the error of the system call.
@@ -68,6 +71,7 @@ impl Channel {
         sockets: &[BorrowedFd<'_>],
         memory: Option<&InheritedMemory>,
         admin: &[BorrowedFd<'_>],
+        listeners: &str,
     ) -> io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -83,6 +87,11 @@ impl Channel {
         // this one, expects the memory first.
         for sockets in admin.chunks(MESSAGE_SOCKETS_MAX) {
             send_message(&ours, ADMIN, sockets)?;
+        }
+        let listeners = [LISTENERS, listeners.as_bytes()].concat();
+        // Without them the new process does not log differences.
+        if listeners.len() <= LISTENERS_BYTES_MAX {
+            send_message(&ours, &listeners, &[])?;
         }
         Ok((Self(ours), theirs))
     }
@@ -191,10 +200,10 @@ pub(crate) fn is_successor() -> bool {
 }
 
 fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
-    let sockets = receive_sockets(channel)?;
+    let mut sockets = receive_sockets(channel)?;
     let (mut memory, mut admin) = (None, Vec::new());
+    let mut words = vec![0; LISTENERS_BYTES_MAX];
     loop {
-        let mut words = [0; MEMORY_WORDS_MAX];
         let (bytes, descriptors) = match receive_message(channel, &mut words) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             received => received?,
@@ -203,6 +212,13 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
             admin.extend(descriptors);
         } else if let Some(readers) = words[..bytes].strip_prefix(MEMORY) {
             memory = inherited_memory(readers, descriptors);
+        } else if let Some(lines) = words[..bytes].strip_prefix(LISTENERS) {
+            let text = String::from_utf8_lossy(lines);
+            let (is_given, lines) = listeners::read(&text);
+            for (socket, line) in sockets.iter_mut().zip(lines) {
+                socket.words = Some(line.to_owned());
+                socket.is_given = is_given;
+            }
         } else if bytes == 0 {
             // The old server has ended.
             break;
@@ -225,7 +241,8 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> 
         let (bytes, descriptors) = receive_message(channel, &mut words)?;
         inherited.extend(descriptors.into_iter().map(|descriptor| {
             let name = "a socket of the predecessor".to_owned();
-            InheritedSocket { descriptor, name }
+            // The message with the terms may change this. Older versions do not send it.
+            InheritedSocket { descriptor, name, words: None, is_given: true }
         }));
         match &words[..bytes] {
             MORE => {}
@@ -274,10 +291,11 @@ const MEMORY: &[u8] = b"larderd 1 memory ";
 /// The text of a message with sockets of the admin listener.
 const ADMIN: &[u8] = b"larderd 1 admin";
 
-/// Maximum length of this message. It has space for `--local-readers` with a group name of 32
-/// bytes, the longest in the system's files. A longer name is truncated and then does not match the
-/// option, so the new process does not use the memory.
-const MEMORY_WORDS_MAX: usize = 512;
+/// The beginning of the message with the terms of the listeners; see `listeners.rs`.
+const LISTENERS: &[u8] = b"larderd 1 listeners\n";
+
+/// Maximum length of a message after those with sockets. A line has up to 100 bytes.
+const LISTENERS_BYTES_MAX: usize = 64 << 10;
 
 /// The new process's responses.
 const READY: &[u8] = b"ready";
@@ -301,12 +319,15 @@ mod tests {
         for count in [0, 1, 64, 65, 150] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let fds = vec![listener.as_fd(); count];
-            let (channel, theirs) = Channel::open(&fds, None, &fds).unwrap();
+            let (channel, theirs) =
+                Channel::open(&fds, None, &fds, &("opened\n".to_owned() + &"a\n".repeat(count)))
+                    .unwrap();
             assert_eq!(channel.answer(), Answer::None);
             let Handover { sockets, memory, admin } = receive(theirs.as_fd()).unwrap();
             assert!(memory.is_none());
             assert_eq!((sockets.len(), admin.len()), (count, count));
             for socket in sockets {
+                assert_eq!((socket.words.as_deref(), socket.is_given), (Some("a"), false));
                 let socket = TcpListener::from(socket.descriptor);
                 assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
             }
@@ -318,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_released_before_the_new_process_is_ready() {
-        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        let (channel, theirs) = Channel::open(&[], None, &[], "").unwrap();
         receive(theirs.as_fd()).unwrap();
         let successor = std::thread::spawn(move || {
             let predecessor = Predecessor { channel: theirs, pid: None };
@@ -332,7 +353,7 @@ mod tests {
         successor.join().unwrap().unwrap();
         assert_eq!(channel.answer(), Answer::Ready);
         // The request cannot be sent if the old process has already ended.
-        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        let (channel, theirs) = Channel::open(&[], None, &[], "").unwrap();
         receive(theirs.as_fd()).unwrap();
         drop(channel);
         assert!(
@@ -350,9 +371,9 @@ mod tests {
         let memory = InheritedMemory { inheritance, readers: "group:www".to_owned() };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let admin = [listener.as_fd()];
-        let (_channel, theirs) = Channel::open(&[], Some(&memory), &admin).unwrap();
+        let (_channel, theirs) = Channel::open(&[], Some(&memory), &admin, "").unwrap();
         assert_eq!(receive_sockets(theirs.as_fd()).unwrap().len(), 0, "as older versions do");
-        let mut words = [0; MEMORY_WORDS_MAX];
+        let mut words = [0; 512];
         let (bytes, descriptors) = receive_message(theirs.as_fd(), &mut words).unwrap();
         let readers = words[..bytes].strip_prefix(MEMORY).expect("as older versions do");
         let received = inherited_memory(readers, descriptors).unwrap();
@@ -361,17 +382,17 @@ mod tests {
         let other = builder.open_inherited(received.inheritance).unwrap();
         assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
         // Messages that a newer version has added are ignored.
-        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        let (channel, theirs) = Channel::open(&[], None, &[], "").unwrap();
         send_message(&channel.0, b"larderd 1 more", &[]).unwrap();
         assert!(receive(theirs.as_fd()).unwrap().memory.is_none());
     }
 
     #[test]
     fn a_channel_with_other_messages_is_refused() {
-        let (channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        let (channel, theirs) = Channel::open(&[], None, &[], "").unwrap();
         send(&theirs, b"read", SendFlags::NOSIGNAL).unwrap();
         assert_eq!(channel.answer(), Answer::Gone);
-        let (_channel, theirs) = Channel::open(&[], None, &[]).unwrap();
+        let (_channel, theirs) = Channel::open(&[], None, &[], "").unwrap();
         receive(theirs.as_fd()).unwrap();
         assert!(receive(theirs.as_fd()).is_err(), "nothing more waits");
         let flags = SocketFlags::CLOEXEC;

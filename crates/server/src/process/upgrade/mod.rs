@@ -13,6 +13,7 @@
 pub(crate) mod activation;
 pub(crate) mod handover;
 pub(crate) mod inherited;
+pub(crate) mod listeners;
 pub(crate) mod program;
 
 use std::io;
@@ -42,6 +43,8 @@ use program::Program;
 pub(crate) struct Upgrade {
     program: Program,
     datagrams: Arc<[Datagrams]>,
+    /// True if systemd has given the sockets.
+    is_given: bool,
     stage: Stage,
 }
 
@@ -84,8 +87,8 @@ struct Successor {
 impl Upgrade {
     /// Creates the state without an upgrade. The `datagrams` will be handed over together with the
     /// sockets of the listener.
-    pub(crate) fn new(program: Program, datagrams: Arc<[Datagrams]>) -> Self {
-        Self { program, datagrams, stage: Stage::None }
+    pub(crate) fn new(program: Program, datagrams: Arc<[Datagrams]>, is_given: bool) -> Self {
+        Self { program, datagrams, is_given, stage: Stage::None }
     }
 
     /// Begins an upgrade, unless one is in progress or impossible. Logs the result.
@@ -133,10 +136,11 @@ impl Upgrade {
         memory: Option<&InheritedMemory>,
         admin: &[BorrowedFd<'_>],
     ) -> io::Result<Successor> {
+        let listeners = listeners::text(sockets, &self.datagrams, self.is_given);
         let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
-        let datagrams = self.datagrams.iter().map(AsFd::as_fd);
-        let (channel, theirs) =
-            Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>(), memory, admin)?;
+        let descriptors: Vec<_> =
+            descriptors.chain(self.datagrams.iter().map(AsFd::as_fd)).collect();
+        let (channel, theirs) = Channel::open(&descriptors, memory, admin, &listeners)?;
         let mut command = self.program.command()?;
         for variable in activation::VARIABLES {
             command.env_remove(variable);
