@@ -107,8 +107,27 @@ pub enum Command<'a> {
         /// The items' keys, in the encoding of [`local::keys`](crate::local::keys).
         keys: &'a [u8],
     },
+    /// Gives the peer's connection a name, for `stats conns`.
+    Name {
+        /// The name: 1 to [`NAME_BYTES_MAX`] printable ASCII characters.
+        name: &'a [u8],
+    },
+    /// Closes connections.
+    Kill(KillTarget<'a>),
     /// An administrative command.
     Admin(Admin),
+}
+
+/// The longest name of a connection, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// The connections to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillTarget<'a> {
+    /// The connection with this number in `stats conns`.
+    Connection(u32),
+    /// All connections of a user of `--users`.
+    User(&'a [u8]),
 }
 
 impl<'a> Command<'a> {

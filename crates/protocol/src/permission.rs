@@ -111,13 +111,15 @@ impl<'a> Command<'a> {
             | Self::Version
             | Self::Mechanisms
             | Self::Authenticate { .. }
-            | Self::Quit => Permission::NONE,
+            | Self::Quit
+            | Self::Name { .. } => Permission::NONE,
             Self::Stats(section) => stats(section),
             Self::Region | Self::NoteReads { .. } => Permission::of(Right::Read, Scope::AllItems),
             Self::Verbosity { .. }
             | Self::RefreshCertificates
             | Self::Shutdown { .. }
-            | Self::MemoryLimit { .. } => Permission::of(Right::Admin, Scope::AllItems),
+            | Self::MemoryLimit { .. }
+            | Self::Kill(_) => Permission::of(Right::Admin, Scope::AllItems),
             Self::Admin(admin) => administrative(&admin),
         }
     }

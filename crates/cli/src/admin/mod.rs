@@ -6,6 +6,7 @@
 //! | `client.rs` | HTTP requests and their responses |
 //! | `refusal.rs` | the messages for responses that are errors |
 //! | `drain.rs` | `larder drain` |
+//! | `kill.rs` | `larder kill` |
 //! | `keys.rs` | `larder keys` |
 //! | `removal.rs` | `larder delete --prefix` |
 //! | `hot.rs` | `larder hot` |
@@ -17,5 +18,6 @@ pub(crate) mod drain;
 pub(crate) mod hot;
 pub(crate) mod json;
 pub(crate) mod keys;
+pub(crate) mod kill;
 mod refusal;
 pub(crate) mod removal;

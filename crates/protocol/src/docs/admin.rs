@@ -111,6 +111,21 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             process. memcached responds `ERROR`.",
     },
     CommandRow {
+        form: "larder_name <name>",
+        needs: Needs::Nothing,
+        replies: "OK",
+        meaning: "Gives the connection a name of at most 64 printable ASCII characters, which \
+            `stats conns` shows. Not over UDP. memcached responds `ERROR`.",
+    },
+    CommandRow {
+        form: "larder_kill <number>",
+        needs: Needs::ADMIN,
+        replies: "OK / NOT_FOUND",
+        meaning: "Closes the connection with this number in `stats conns`, without its responses. \
+            `larder_kill user <name>` closes all connections of a user of `--users`. memcached \
+            responds `ERROR`.",
+    },
+    CommandRow {
         form: "stats delete_prefix",
         needs: Needs::OfAll(Right::Read),
         replies: "STAT <name> <value> / END",

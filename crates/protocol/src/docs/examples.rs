@@ -73,6 +73,7 @@ fn words(form: &str, key: &[u8]) -> Vec<u8> {
     let words = form.split_whitespace().map(|word| match word {
         "<key>" | "<key>+" | "<prefix>" => key,
         "<bytes>" => b"2",
+        "<number>" => b"4000000000",
         word if word.starts_with('<') => b"8",
         word => word.as_bytes(),
     });

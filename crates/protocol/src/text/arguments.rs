@@ -3,7 +3,9 @@
 use larder_item::{Direction, StoreMode};
 
 use crate::admin::Refusal;
-use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
+use crate::command::{
+    Arithmetic, Command, Delete, KillTarget, NAME_BYTES_MAX, StatsSection, Store,
+};
 use crate::frame::Frame;
 use crate::lines::key::short;
 use crate::lines::line::{LINE_END, value_bytes};
@@ -189,6 +191,32 @@ impl<'a> Arguments<'a> {
         match graceful {
             None => self.refuse(ClientError::BadShutdownMode, quiet),
             Some(graceful) => command(Command::Shutdown { graceful }, quiet, self.consumed),
+        }
+    }
+
+    /// `<name>`
+    pub(super) fn name_connection(mut self) -> Parsed<'a> {
+        let name = self.words.next().unwrap_or_default();
+        let is_valid = !name.is_empty()
+            && name.len() <= NAME_BYTES_MAX
+            && name.iter().all(u8::is_ascii_graphic)
+            && self.words.next().is_none();
+        match is_valid {
+            true => self.answered(Command::Name { name }),
+            false => self.refuse(ClientError::BadFormat, false),
+        }
+    }
+
+    /// `<number>` or `user <name>`
+    pub(super) fn kill(mut self) -> Parsed<'a> {
+        let target = match (self.words.next(), self.words.next(), self.words.next()) {
+            (Some(b"user"), Some(name), None) => Some(KillTarget::User(name)),
+            (Some(number), None, None) => number::unsigned_32(number).map(KillTarget::Connection),
+            _ => None,
+        };
+        match target {
+            Some(target) => self.answered(Command::Kill(target)),
+            None => self.refuse(ClientError::BadFormat, false),
         }
     }
 

@@ -23,6 +23,7 @@ pub(super) fn routes() -> Router<Site> {
     Router::new()
         .route("/api/v1/drain", get(drain).post(begin_drain).delete(undo_drain))
         .route("/api/v1/clear", post(clear))
+        .route("/api/v1/kill", post(kill))
         .route("/api/v1/memory-limit", post(limit_memory))
 }
 
@@ -68,6 +69,25 @@ async fn clear(State(site): State<Site>) -> Response {
         Ok(Err(NotCleared::Refused(error))) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
         Err(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
     }
+}
+
+/// Closes a connection, or all connections of a user.
+async fn kill(State(site): State<Site>, body: Body) -> Response {
+    let Some(AdminContext { server, .. }) = site.serving() else { return recovering() };
+    let members = match read_object(body).await {
+        Ok(members) => members,
+        Err(response) => return response,
+    };
+    let table = &server.connections.table;
+    let connection = members.get("connection").and_then(Value::as_i64);
+    let user = members.get("user").and_then(Value::as_str);
+    let killed = match (connection.map(i32::try_from), user) {
+        (Some(Ok(descriptor)), None) => table.kill(descriptor),
+        (Some(Err(_)), None) => 0,
+        (None, Some(name)) => table.kill_user(name.as_bytes()),
+        _ => return refusal(StatusCode::BAD_REQUEST, KILL_EXPECTED),
+    };
+    as_json((StatusCode::OK, json!({ "killed": killed })))
 }
 
 /// Sets the memory limit from the body of the request, like `cache_memlimit`.
@@ -121,6 +141,8 @@ fn words(error: impl Into<larder_protocol::Response>) -> String {
     String::from_utf8_lossy(&words).trim_end().to_owned()
 }
 
+const KILL_EXPECTED: &str = "expected {\"connection\": NUMBER}, with a number of stats conns, or \
+                             {\"user\": NAME}";
 const EXPECTED: &str =
     "expected a JSON object with a whole number of MiB, as {\"megabytes\": 1024}";
 

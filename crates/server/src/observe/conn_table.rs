@@ -5,14 +5,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_item::Second;
 
+use crate::waker::Waker;
+
 /// The entries of all sockets, in the order in which they are listed.
 #[derive(Debug, Default)]
-pub(crate) struct ConnTable(Mutex<BTreeMap<Place, Arc<ConnStats>>>);
+pub(crate) struct ConnTable {
+    entries: Mutex<BTreeMap<Place, Arc<ConnStats>>>,
+    /// How often connections were killed. Workers compare it with the number that they have
+    /// handled.
+    kill_count: AtomicU64,
+}
 
 /// The position of a socket in the list. The listening and UDP sockets come first. In memcached
 /// they do so because they have the lowest descriptors. In Larder that is not certain: a start that
@@ -30,6 +40,17 @@ pub(crate) struct ConnStats {
     ends: Ends,
     active: AtomicU32,
     stage: AtomicU8,
+    is_killed: AtomicBool,
+    /// Wakes the worker of the connection; `None` for sockets that are not connections.
+    waker: Option<Arc<Waker>>,
+    labels: Mutex<Labels>,
+}
+
+/// The user of a connection, and the name that its client has given it. Empty: none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Labels {
+    pub(crate) user: Box<str>,
+    pub(crate) name: Box<str>,
 }
 
 /// The endpoints of a socket.
@@ -65,15 +86,24 @@ pub(crate) enum Stage {
 }
 
 impl ConnTable {
-    /// Adds a socket.
-    pub(crate) fn add(&self, descriptor: RawFd, ends: Ends, now: Second) -> Arc<ConnStats> {
+    /// Adds a socket. `waker` wakes the worker of a connection.
+    pub(crate) fn add(
+        &self,
+        descriptor: RawFd,
+        ends: Ends,
+        waker: Option<Arc<Waker>>,
+        now: Second,
+    ) -> Arc<ConnStats> {
         let conn_stats = Arc::new(ConnStats {
             ends,
             active: AtomicU32::new(now),
             stage: AtomicU8::new(Stage::Command as u8),
+            is_killed: AtomicBool::new(false),
+            waker,
+            labels: Mutex::default(),
         });
         let place = Place { is_connection: conn_stats.is_connection(), descriptor };
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries();
         entries.insert(place, Arc::clone(&conn_stats));
         conn_stats
     }
@@ -81,15 +111,54 @@ impl ConnTable {
     /// Removes a socket. Called before the socket is closed, because its number may be reused
     /// afterwards.
     pub(crate) fn remove(&self, descriptor: RawFd) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries();
         for is_connection in [false, true] {
             entries.remove(&Place { is_connection, descriptor });
         }
     }
 
+    /// Makes the worker of a connection close it. Returns the number of connections: 0 or 1.
+    pub(crate) fn kill(&self, descriptor: RawFd) -> usize {
+        let place = Place { is_connection: true, descriptor };
+        let found = self.entries().get(&place).cloned();
+        self.kill_all(found.into_iter().collect())
+    }
+
+    /// Makes the workers close all connections of a user. Returns the number of connections.
+    pub(crate) fn kill_user(&self, name: &[u8]) -> usize {
+        let is_of_user = |conn_stats: &&Arc<ConnStats>| {
+            let user = conn_stats.labels().user;
+            !user.is_empty() && user.as_bytes() == name
+        };
+        let found = self.entries().values().filter(is_of_user).cloned().collect();
+        self.kill_all(found)
+    }
+
+    fn kill_all(&self, killed: Vec<Arc<ConnStats>>) -> usize {
+        for conn_stats in &killed {
+            conn_stats.is_killed.store(true, Relaxed);
+        }
+        // Pairs with the load of `kill_count`: a worker that sees the number sees the marks.
+        self.kill_count.fetch_add(1, Release);
+        for waker in killed.iter().filter_map(|conn_stats| conn_stats.waker.as_ref()) {
+            waker.wake();
+        }
+        killed.len()
+    }
+
+    /// Returns how often connections were killed.
+    pub(crate) fn kill_count(&self) -> u64 {
+        // Pairs with the add of `kill_all`.
+        self.kill_count.load(Acquire)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<Place, Arc<ConnStats>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the entry after `last`, or the first one.
     pub(crate) fn next(&self, last: Option<Place>) -> Option<(Place, Arc<ConnStats>)> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries();
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let (place, conn_stats) = entries.range((from, Bound::Unbounded)).next()?;
         Some((*place, Arc::clone(conn_stats)))
@@ -105,6 +174,21 @@ impl ConnStats {
     /// Records the stage.
     pub(crate) fn note_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Relaxed);
+    }
+
+    /// True if the connection must be closed.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.is_killed.load(Relaxed)
+    }
+
+    /// Records the user and the name.
+    pub(crate) fn set_labels(&self, labels: Labels) {
+        *self.labels.lock().unwrap_or_else(PoisonError::into_inner) = labels;
+    }
+
+    /// Returns the user and the name.
+    pub(crate) fn labels(&self) -> Labels {
+        self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the second of the last progress.
@@ -192,11 +276,12 @@ mod tests {
         let conn_table = ConnTable::default();
         let [local, peer, v6] =
             ["0.0.0.0:11211", "127.0.0.1:7", "[::1]:7"].map(|text| text.parse().unwrap());
-        conn_table.add(3, Ends::ListeningTcp(local), 1);
-        conn_table.add(4, Ends::Udp(v6), 1);
-        let conn_stats = conn_table.add(9, Ends::Tcp { peer: Some(v6), local: Some(peer) }, 1);
-        conn_table.add(5, Ends::Unix("/tmp/s".into()), 1);
-        conn_table.add(6, Ends::ListeningUnix("/tmp/s".into()), 1);
+        conn_table.add(3, Ends::ListeningTcp(local), None, 1);
+        conn_table.add(4, Ends::Udp(v6), None, 1);
+        let conn_stats =
+            conn_table.add(9, Ends::Tcp { peer: Some(v6), local: Some(peer) }, None, 1);
+        conn_table.add(5, Ends::Unix("/tmp/s".into()), None, 1);
+        conn_table.add(6, Ends::ListeningUnix("/tmp/s".into()), None, 1);
         conn_stats.note_active(7);
         conn_stats.note_stage(Stage::Value);
         let (mut shown, mut last) = (Vec::new(), None);

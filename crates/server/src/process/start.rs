@@ -521,10 +521,15 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
             Address::Tcp(address) => Ends::ListeningTcp(*address),
             Address::Unix(path) => Ends::ListeningUnix(path.clone()),
         };
-        server.connections.table.add(socket.descriptor.as_raw_fd(), ends, now);
+        server.connections.table.add(socket.descriptor.as_raw_fd(), ends, None, now);
     }
     for socket in datagrams {
-        server.connections.table.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
+        server.connections.table.add(
+            socket.socket.as_raw_fd(),
+            Ends::Udp(socket.address),
+            None,
+            now,
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 
 use larder_options::Protocol;
 use larder_protocol::{
-    Command, Denial, Frame, Parsed, Parser, Permission, Response, Right, Scope, text,
+    ClientError, Command, Denial, Frame, Parsed, Parser, Permission, Response, Right, Scope, text,
 };
 use larder_stats::Counter;
 
@@ -11,6 +11,7 @@ use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, dialects_of};
 use crate::log::{self, Interest};
+use crate::observe::conn_table::Labels;
 use crate::session::execute::Executor;
 use crate::users::grant::Grant;
 use crate::users::login::Origin;
@@ -25,12 +26,22 @@ pub(super) struct SessionAccess {
     pub(super) origin: Origin,
     /// True until the first input, if the client may have presented a certificate.
     pub(super) awaits_certificate: bool,
+    /// The name that the peer has given to the connection.
+    name: Box<str>,
+    /// True if the user or the name has changed since [`Session::take_labels`].
+    pub(super) is_relabeled: bool,
 }
 
 impl Default for SessionAccess {
     fn default() -> Self {
-        let (grant, origin) = (None, Origin::default());
-        Self { grant, right_max: Right::Admin, origin, awaits_certificate: false }
+        Self {
+            grant: None,
+            right_max: Right::Admin,
+            origin: Origin::default(),
+            awaits_certificate: false,
+            name: Box::default(),
+            is_relabeled: false,
+        }
     }
 }
 
@@ -83,6 +94,34 @@ impl Session {
     /// Returns the name of the user; `None` before a login and without users.
     pub(crate) fn user_name(&self) -> Option<&str> {
         Some(self.access.as_ref()?.grant.as_ref()?.user()?.name())
+    }
+
+    /// Names the connection.
+    #[cold]
+    pub(super) fn name_connection(
+        &mut self,
+        batch: &mut Batch<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+    ) {
+        let Command::Name { name } = command else { return };
+        if self.is_brief {
+            // A datagram has no connection.
+            return batch.respond(&ClientError::UnknownCommand.into(), frame);
+        }
+        let access = self.access.get_or_insert_default();
+        access.name = String::from_utf8_lossy(name).into();
+        access.is_relabeled = true;
+        batch.respond(&Response::Ok, frame);
+    }
+
+    /// Returns the labels of the connection if they have changed since the last call.
+    #[inline]
+    pub(crate) fn take_labels(&mut self) -> Option<Labels> {
+        let access = self.access.as_mut().filter(|access| access.is_relabeled)?;
+        access.is_relabeled = false;
+        let name = access.name.clone();
+        Some(Labels { user: self.user_name().unwrap_or_default().into(), name })
     }
 
     /// Returns the command events that are observed, and whether commands are judged.

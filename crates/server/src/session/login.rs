@@ -91,6 +91,7 @@ impl Session {
         let access = self.access.get_or_insert_default();
         user.bump(Tally::Logins);
         access.grant = Some(Grant::of(users, user, access.right_max));
+        access.is_relabeled = true;
         self.parser.unlock();
     }
 
@@ -103,6 +104,7 @@ impl Session {
         if let Some(access) = &mut self.access {
             access.origin.has_failed = true;
             access.grant = None;
+            access.is_relabeled = true;
         }
         self.parser.lock();
         batch.interest = self.interest(batch.executor);

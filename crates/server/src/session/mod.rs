@@ -469,6 +469,7 @@ impl Session {
             CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
             CommandResult::Pending => return self.suspend(parsed),
             CommandResult::Login => return self.begin_login(batch, parsed),
+            CommandResult::Name => self.name_connection(batch, command, frame),
             CommandResult::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             CommandResult::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             CommandResult::Reads => match command {

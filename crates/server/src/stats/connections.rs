@@ -55,6 +55,12 @@ impl ConnectionList {
         if let Some(address) = conn_stats.listen_address() {
             stat("listen_addr", &address);
         }
+        let labels = conn_stats.labels();
+        for (name, label) in [("user", labels.user), ("name", labels.name)] {
+            if !label.is_empty() {
+                stat(name, &label);
+            }
+        }
         let asks = descriptor == self.asker;
         stat("state", conn_stats.state(asks));
         let idle_secs = self.server.cache.now().saturating_sub(conn_stats.active());

@@ -2,7 +2,7 @@
 
 use larder_item::{Direction, StoreMode};
 
-use crate::command::{Arithmetic, Command, Delete, StatsSection, Store};
+use crate::command::{Arithmetic, Command, Delete, KillTarget, StatsSection, Store};
 use crate::lines::key::{UnsendableKey, check_sendable};
 use crate::lines::line::LINE_END;
 use crate::number::push_number;
@@ -63,6 +63,11 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Quit => push_words(out, &[b"quit"]),
         Command::Region => push_words(out, &[local::REQUEST]),
         Command::NoteReads { keys } => push_words(out, &[local::HINT, keys]),
+        Command::Name { name } => push_words(out, &[b"larder_name", name]),
+        Command::Kill(KillTarget::User(name)) => push_words(out, &[b"larder_kill", b"user", name]),
+        Command::Kill(KillTarget::Connection(number)) => {
+            push_numbered(out, b"larder_kill", number);
+        }
         Command::Admin(admin) => push_words(out, &[super::admin::line(&admin).as_bytes()]),
     }
     let answerable = !matches!(
@@ -78,6 +83,8 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Shutdown { .. }
             | Command::Region
             | Command::NoteReads { .. }
+            | Command::Name { .. }
+            | Command::Kill(_)
             | Command::Admin(_)
     );
     push_line_end(out, quiet && answerable);

@@ -123,6 +123,8 @@ impl Parser {
             b"me" => meta::parse::inspect(arguments.words, line.bytes),
             b"mn" => arguments.answered(Command::NoOp),
             b"quit" => arguments.answered(Command::Quit),
+            b"larder_kill" => arguments.kill(),
+            b"larder_name" => arguments.name_connection(),
             b"larder_region" => arguments.answered(Command::Region),
             b"larder_read" => arguments.answered(Command::NoteReads { keys: rest }),
             b"refresh_certs" => arguments.answered(Command::RefreshCertificates),
@@ -226,7 +228,7 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
 }
 
 /// The names of all commands, sorted.
-pub(crate) const NAMES: [&[u8]; 39] = [
+pub(crate) const NAMES: [&[u8]; 41] = [
     b"add",
     b"append",
     b"cache_memlimit",
@@ -241,6 +243,8 @@ pub(crate) const NAMES: [&[u8]; 39] = [
     b"get",
     b"gets",
     b"incr",
+    b"larder_kill",
+    b"larder_name",
     b"larder_read",
     b"larder_region",
     b"lease-get",

@@ -223,6 +223,11 @@ impl Connection {
         }
     }
 
+    /// True if the connection must be closed because of a `larder_kill`.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.conn_stats.is_killed()
+    }
+
     /// Writes the shared entry only when the second changes, not in each turn.
     fn note_active(&mut self, now: Second) {
         if self.active != now {

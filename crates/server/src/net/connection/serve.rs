@@ -126,6 +126,9 @@ impl Connection {
         if consumed > 0 || !out.is_empty() {
             self.note_active(terms.now);
         }
+        if let Some(labels) = self.session.take_labels() {
+            self.conn_stats.set_labels(labels);
+        }
         if received.is_none() {
             backlog.use_up(consumed);
         } else if consumed < bytes.len() {

@@ -40,6 +40,17 @@ impl Worker {
         self.executor.log().event(format_args!("<{id} connection closed"));
     }
 
+    /// Closes the connections that `larder_kill` has named.
+    pub(super) fn close_killed(&mut self) {
+        let kill_count = self.executor.server().connections.table.kill_count();
+        if std::mem::replace(&mut self.kill_count, kill_count) == kill_count {
+            return;
+        }
+        for token in self.connections.tokens(Connection::is_killed) {
+            self.close(token, CloseReason::Shutdown);
+        }
+    }
+
     pub(super) fn close_idle(&mut self) {
         let idle_secs = self.executor.server().options.idle_timeout_secs;
         if idle_secs == 0 {

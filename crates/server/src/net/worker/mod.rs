@@ -82,6 +82,8 @@ pub(crate) struct Worker {
     clock: Clock,
     stopwatches: Stopwatches,
     unreported: UnreportedOutput,
+    /// The number of kills when the worker last closed killed connections.
+    kill_count: u64,
     /// When the log last reported a connection that was closed because of the memory it held.
     gave_up: Option<Second>,
     /// When the last search found no connection to close for its memory.
@@ -172,6 +174,7 @@ impl Worker {
             clock: server.clock(),
             stopwatches: Stopwatches::new(server.statistics.latencies.worker(number)),
             unreported: UnreportedOutput::default(),
+            kill_count: 0,
             gave_up: None,
             none_idle: None,
             ending: None,
@@ -290,6 +293,7 @@ impl Worker {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
                     self.take_reads();
+                    self.close_killed();
                     self.executor.server().life.heartbeats.answer(self.number);
                     if self.executor.server().life.is_handed_over() {
                         self.leave_datagrams();

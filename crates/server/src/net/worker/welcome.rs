@@ -74,6 +74,7 @@ impl Worker {
             },
             Transport::Unix => Ends::Unix(sockets::local_path(&accepted.socket)),
         };
-        server.connections.table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
+        let waker = Some(Arc::clone(self.inbox.waker()));
+        server.connections.table.add(accepted.socket.as_raw_fd(), ends, waker, self.clock.second())
     }
 }

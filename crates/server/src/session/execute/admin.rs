@@ -3,7 +3,7 @@
 use larder_item::KEY_BYTES_MAX;
 use larder_options::AnswersAs;
 use larder_protocol::admin::{Admin, CrawlScope, Detail, DumpForm, Knob, Refusal, Topics};
-use larder_protocol::{ClientError, Frame, Response, base64, render};
+use larder_protocol::{ClientError, Frame, KillTarget, Response, base64, render};
 use larder_stats::Counter;
 
 use super::{CommandResult, Executor, NO_CONNECTION};
@@ -145,6 +145,18 @@ impl Executor {
     /// True if the start of a dump is acknowledged, which memcached 1.6.18 does not do.
     pub(crate) fn acknowledges_dumps(&self) -> bool {
         self.server.options.answers_as != AnswersAs::V1_6_18
+    }
+
+    /// Closes connections. The connection of the peer may be one of them.
+    pub(super) fn kill(&self, target: KillTarget<'_>) -> Response {
+        let table = &self.server.connections.table;
+        let count = match target {
+            KillTarget::Connection(number) => {
+                i32::try_from(number).map_or(0, |descriptor| table.kill(descriptor))
+            }
+            KillTarget::User(name) => table.kill_user(name),
+        };
+        if count == 0 { Response::NotFound } else { Response::Ok }
     }
 
     fn watch(&self, topics: Option<Topics>) -> Result<Watch, ClientError> {

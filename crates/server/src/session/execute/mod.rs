@@ -100,6 +100,8 @@ pub(crate) enum CommandResult {
     Reads,
     /// The peer logs in as a user of `--users`, which the session does.
     Login,
+    /// The peer names its connection.
+    Name,
     /// Nothing. The disk must be read first; then the command must be executed again.
     Pending,
 }
@@ -296,6 +298,8 @@ impl Executor {
                 return CommandResult::Reads;
             }
             Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
+            Command::Name { .. } => return CommandResult::Name,
+            Command::Kill(target) => self.kill(target),
             Command::Admin(admin) => return self.admin(&admin, frame, out),
         };
         CommandResult::Done(response)
