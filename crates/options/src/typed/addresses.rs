@@ -251,6 +251,7 @@ mod tests {
             (&[readers, ("memory_file", "/f")], "-l: readers: it has no effect with -e"),
             (&[readers, ("unix_socket", "/s")], "its unix sockets have no effect with -s"),
             (&[("listen", "*"), ("port", "0")], "clients cannot connect"),
+            (&[("listen", "unix:/a"), ("udp_port", "5")], "-U: it has no effect without an"),
         ] {
             let (_, warnings) = Options::from_map(map.iter().copied()).unwrap();
             assert!(warnings.len() == 1 && warnings[0].contains(words), "{map:?}: {warnings:?}");

@@ -359,7 +359,12 @@ fn warnings(values: &Values) -> Vec<String> {
         let option = if wants_readers(values) { "-l: readers" } else { "--local-readers" };
         warnings.push(format!("option {option}: {what}"));
     }
-    let has_unix = values.listen(Id::Listen).iter().any(Listen::is_unix);
+    let listen = values.listen(Id::Listen);
+    let has_unix = listen.iter().any(Listen::is_unix);
+    let has_udp = values.number(Id::UdpPort).is_some_and(|port| port != 0);
+    if has_udp && has_unix && listen.iter().all(Listen::is_unix) {
+        warnings.push("option -U: it has no effect without an address of TCP in -l".to_owned());
+    }
     if has_unix && has_socket {
         let what = "its unix sockets have no effect with -s: name that path in -l instead";
         warnings.push(format!("option -l: {what}"));
