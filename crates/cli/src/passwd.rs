@@ -50,11 +50,11 @@ once: the line has only its SHA-256.
 A verification of the password takes 19 MiB and some 20 ms of one thread of larderd, which then
 remembers the password until it stops.
 
-Exit codes: 0 the line is printed; 2 the password cannot be read, or a name is not valid.
-
 Examples:
   larder passwd shop --rights write --prefix shop: --rate 50000
-  larder passwd prometheus --rights read --token";
+  larder passwd prometheus --rights read --token
+
+Exit code: 0 the line is printed; 2 the password cannot be read, or a value is not valid.";
 
 /// Runs `larder passwd`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {

@@ -18,33 +18,31 @@ use crate::outcome::Outcome;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The number of a connection in larder stats conns, or the name of a user of --users
+    /// The number of a connection in larder stats conns, or the name of a user of --users; a number
+    /// always means a connection
     #[arg(value_name = "CONN|USER")]
     target: String,
-    /// The target is the name of a user, even if it is a number
-    #[arg(long)]
-    user: bool,
     #[command(flatten)]
     admin: AdminArguments,
 }
 
 const AFTER_HELP: &str = "\
-The connections are closed immediately, without the responses to requests in progress. To keep a user
-out, remove it from the file of --users first: clients reconnect.
+The connections are closed immediately, without the responses to requests in progress. To keep a
+user out, remove it from the file of --users first: clients reconnect.
 
 Examples:
   larder stats conns
   larder kill 34
   larder kill shop
 
-Exit code: 0 connections are closed; 1 there is no such connection, or the user has none; 2 the server
-refused or could not be reached.";
+Exit code: 0 connections are closed; 1 there is no such connection, or the user has none; 2 the
+server refused or could not be reached.";
 
 /// Runs `larder kill`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let body = match arguments.target.parse::<u32>() {
-        Ok(number) if !arguments.user => json!({ "connection": number }),
-        _ => json!({ "user": arguments.target }),
+        Ok(number) => json!({ "connection": number }),
+        Err(_) => json!({ "user": arguments.target }),
     };
     let asked = Ask { body: Some(body), ..Ask::change(Method::POST, "/api/v1/kill") };
     let killed = whole(&arguments.admin.client()?.json(&asked)?, "killed")?;

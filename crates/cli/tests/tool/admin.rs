@@ -60,6 +60,20 @@ fn text(printed: Vec<u8>) -> String {
 }
 
 #[test]
+fn a_connection_is_closed_by_its_number() {
+    let managed = Managed::start(&[]);
+    let mut victim = managed.fixture.server.connect().unwrap();
+    victim.ask(b"larder_name victim\r\n", b"OK\r\n").unwrap();
+    let conns = text(managed.fixture.larder("stats", &["conns", "--raw"]).printed());
+    let named = conns.lines().find(|line| line.ends_with(":name victim")).unwrap();
+    let number = named.strip_prefix("STAT ").unwrap().split(':').next().unwrap();
+    assert_eq!(text(managed.larder(&["kill", number]).printed()), "closed 1 connection\n");
+    assert_eq!(victim.read(&mut [0]).unwrap(), 0, "the connection is open");
+    let none = managed.larder(&["kill", "missing"]);
+    assert_eq!((none.exit_code, text(none.stdout)), (1, "closed 0 connections\n".to_owned()));
+}
+
+#[test]
 fn a_drain_waits_for_connections_and_can_be_undone() {
     let managed = Managed::start(&["--drain-grace", "0"]);
     let mut busy = managed.fixture.server.connect().unwrap();

@@ -18,6 +18,7 @@ mod doctor_disk;
 mod doctor_kernel;
 mod hostile;
 mod messages;
+mod passwd;
 mod regions;
 mod replay;
 mod secured;

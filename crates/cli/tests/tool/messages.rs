@@ -56,7 +56,7 @@ fn bad_usage_gets_a_message_in_words() {
 fn the_help_of_each_subcommand_has_its_exit_statuses() {
     for subcommand in [
         "get", "set", "delete", "stats", "inspect", "fsck", "export", "import", "doctor", "top",
-        "keys", "hot", "drain", "bench",
+        "keys", "hot", "drain", "kill", "passwd", "bench",
     ] {
         let help = String::from_utf8(larder(b"", &[subcommand, "--help"]).printed()).unwrap();
         let statuses = help.split("Exit code:").nth(1).unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::{Fixture, Ran, larder};
 /// The subcommands with the option `--server`.
 const WITH_SERVER: &[&str] = &[
     "get", "set", "delete", "stats", "ping", "export", "import", "doctor", "top", "keys", "hot",
-    "drain", "replay", "bench",
+    "drain", "kill", "replay", "bench",
 ];
 
 /// The subcommands that use the admin listener, except `top`, in an order in which each succeeds.
@@ -161,7 +161,7 @@ fn without_an_address_the_server_is_that_of_this_machine() {
         let help = help(subcommand);
         assert!(help.contains("[default: 127.0.0.1:11211]"), "{subcommand}: {help}");
     }
-    for subcommand in ["top", "keys", "hot", "drain", "delete"] {
+    for subcommand in ["top", "keys", "hot", "drain", "kill", "delete"] {
         let help = help(subcommand);
         assert!(help.contains("LARDER_ADMIN, or /run/larder/admin.sock"), "{subcommand}: {help}");
     }

@@ -71,7 +71,8 @@ pub(crate) fn serve(
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         if let Ok(peer) = SocketAddr::try_from(peer) {
             let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
-            match begin(executor, wait, input, peer, out) {
+            let sender = Sender { peer, is_limited: socket.terms.is_readonly };
+            match begin(executor, wait, input, sender, out) {
                 Begun::NoRequest => {}
                 Begun::Over { head, more_turns } => {
                     turns += more_turns;
@@ -118,13 +119,21 @@ pub fn reply(
     out: &mut Output,
     pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    match begin(executor, Wait::Block, datagram, peer, out) {
+    match begin(executor, Wait::Block, datagram, Sender { peer, is_limited: false }, out) {
         Begun::NoRequest | Begun::Waits(_) => 0,
         Begun::Over { head, more_turns } => {
             send(head, &out.bytes, pass_on);
             more_turns
         }
     }
+}
+
+/// The sender of a datagram.
+#[derive(Clone, Copy)]
+struct Sender {
+    peer: SocketAddr,
+    /// True if the socket accepts only commands that change nothing.
+    is_limited: bool,
 }
 
 /// The outcome of the first attempt at a request.
@@ -156,13 +165,16 @@ fn begin(
     executor: &Executor,
     wait: Wait<'_>,
     datagram: &[u8],
-    peer: SocketAddr,
+    Sender { peer, is_limited }: Sender,
     out: &mut Output,
 ) -> Begun {
     let Some((head, request)) = Head::read(datagram) else { return Begun::NoRequest };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     executor.turn_to(NO_CONNECTION);
     let mut session = Session::brief(executor.server());
+    if is_limited {
+        session.limit_to_reading();
+    }
     let (cache, limits) = (executor.cache(), Limits { turns_max: TURNS_MAX, bytes_max });
     let RequestProgress { consumed, turns, next } =
         converse(&mut session, executor, wait, request, limits, out);

@@ -10,9 +10,10 @@ use anyhow::{Context, Result, ensure};
 use argon2::password_hash::PasswordHasher;
 use argon2::{Algorithm, Argon2, Params, Version};
 use larder_testkit::server::{Signal, command, run_to_end};
-use larder_testkit::{ServerUnderTest, Stream, Transport, http};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport, http};
 
 use crate::binary;
+use crate::tls_scene::{self, Encrypted, Files};
 
 /// Returns an argon2id hash. `memory_kib` decides how long a verification takes.
 fn hash(password: &str, memory_kib: u32) -> Result<String> {
@@ -284,6 +285,111 @@ fn a_start_with_a_bad_file_or_a_contradiction_fails_with_the_reason() -> Result<
     ] {
         let (code, message) = fails(args)?;
         ensure!(code != 0 && message.contains(words), "{args:?}: {code} {message}");
+    }
+    Ok(())
+}
+
+/// Each word of a listener limits or opens only its own clients.
+#[test]
+fn a_readonly_listener_refuses_changes_and_noauth_needs_no_login() -> Result<()> {
+    let file = UsersFile::new(&[user("shop", &hash("sesame", 64)?, ", rights = \"admin\"")])?;
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let list = format!(
+        "unix[noauth]:{},unix[readonly]:{},unix[noauth,readonly]:{}",
+        path("open").display(),
+        path("limited").display(),
+        path("both").display()
+    );
+    let args = ["-l", &list, "--users", file.path()];
+    let _server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
+    let connect = |name: &str| Stream::connect(&Address::Unix(path(name)));
+
+    let mut open = connect("open")?;
+    ensure!(ask(&mut open, "set k 0 0 1\r\nx\r\n", "\r\n")? == "STORED\r\n");
+
+    let mut limited = connect("limited")?;
+    ensure!(ask(&mut limited, "get k\r\n", "\r\n")? == "CLIENT_ERROR unauthenticated\r\n");
+    ensure!(log_in(&mut limited, "shop", "sesame")? == "STORED\r\n");
+    ensure!(ask(&mut limited, "get k\r\n", "END\r\n")?.contains("VALUE k"));
+    let refused = ask(&mut limited, "delete k\r\n", "\r\n")?;
+    ensure!(refused == "CLIENT_ERROR not permitted: the listener is read-only\r\n", "{refused}");
+
+    let mut both = connect("both")?;
+    ensure!(ask(&mut both, "get k\r\n", "END\r\n")?.contains("VALUE k"));
+    for change in ["delete k", "flush_all", "touch k 9", "gat 9 k", "mg k T9", "verbosity 1"] {
+        let refused = ask(&mut both, &format!("{change}\r\n"), "\r\n")?;
+        ensure!(refused.contains("the listener is read-only"), "{change}: {refused}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_connection_is_named_and_closed() -> Result<()> {
+    let file = UsersFile::new(&[
+        user("shop", &hash("sesame", 64)?, ", rights = \"write\""),
+        user("ops", &hash("open", 64)?, ", rights = \"admin\""),
+    ])?;
+    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &["--users", file.path()])?;
+    let [mut first, mut second, mut ops] =
+        [server.connect()?, server.connect()?, server.connect()?];
+    for (stream, name, password) in
+        [(&mut first, "shop", "sesame"), (&mut second, "shop", "sesame"), (&mut ops, "ops", "open")]
+    {
+        ensure!(log_in(stream, name, password)? == "STORED\r\n");
+    }
+    ensure!(ask(&mut first, "larder_name web-1\r\n", "\r\n")? == "OK\r\n");
+    let conns = ask(&mut ops, "stats conns\r\n", "END\r\n")?;
+    let named = conns.lines().find(|line| line.ends_with(":name web-1")).context("a name")?;
+    let number = named.trim_start_matches("STAT ").split(':').next().context("a number")?;
+    ensure!(conns.contains(&format!("STAT {number}:user shop\r\n")), "{conns}");
+    let refused = ask(&mut second, &format!("larder_kill {number}\r\n"), "\r\n")?;
+    ensure!(refused.contains("lacks the right admin"), "{refused}");
+    ensure!(ask(&mut ops, &format!("larder_kill {number}\r\n"), "\r\n")? == "OK\r\n");
+    ensure!(is_closed(&mut first), "the named connection is open");
+    ensure!(ask(&mut second, "mn\r\n", "\r\n")? == "MN\r\n", "the other one is closed");
+    ensure!(ask(&mut ops, "larder_kill user shop\r\n", "\r\n")? == "OK\r\n");
+    ensure!(is_closed(&mut second), "a connection of the user is open");
+    ensure!(ask(&mut ops, "larder_kill 4000000000\r\n", "\r\n")? == "NOT_FOUND\r\n");
+    for bad in ["larder_kill", "larder_kill x", "larder_kill user", "larder_name a b"] {
+        let refused = ask(&mut ops, &format!("{bad}\r\n"), "\r\n")?;
+        ensure!(refused == "CLIENT_ERROR bad command line format\r\n", "{bad}: {refused}");
+    }
+    Ok(())
+}
+
+/// True once the server has closed the connection.
+fn is_closed(stream: &mut Stream) -> bool {
+    stream.set_timeout(Duration::from_secs(10)).is_ok()
+        && matches!(std::io::Read::read(stream, &mut [0]), Ok(0))
+}
+
+/// A client with a certificate needs no login: the name in the certificate is its user.
+#[test]
+fn a_certificate_names_its_user() -> Result<()> {
+    let file = UsersFile::new(&[
+        "  { name = \"web\", rights = \"write\", prefixes = [\"web:\"] }".to_owned(),
+        user("ops", &hash("open", 64)?, ", rights = \"admin\""),
+    ])?;
+    let files = Files::new()?;
+    let web = files.authority.identity("web")?;
+    let unknown = files.authority.identity("unknown")?;
+    let scene = Encrypted::start_with(files, "ssl_verify_mode=1", &["--users", file.path()])?;
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = |identity| -> Result<_> {
+            Ok(std::sync::Arc::new(scene.config_of(&[version], Some(identity))?))
+        };
+        let config_of_web = config(&web)?;
+        // The second client resumes the session of the first one.
+        for _ in 0..2 {
+            let mut client = scene.connect(&config_of_web)?;
+            let stored = tls_scene::ask(&mut client, b"set web:1 0 0 1\r\nx\r\n", b"\r\n")?;
+            ensure!(stored == b"STORED\r\n", "{}", stored.escape_ascii());
+            let refused = tls_scene::ask(&mut client, b"get other\r\n", b"\r\n")?;
+            ensure!(refused.starts_with(b"CLIENT_ERROR not permitted"), "{version:?}");
+        }
+        let refused = scene.connect(&config(&unknown)?);
+        ensure!(refused.is_err(), "a certificate without a user is admitted");
     }
     Ok(())
 }
