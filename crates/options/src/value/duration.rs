@@ -6,9 +6,9 @@ use std::time::Duration;
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     // `s` is last, because the other units end with it.
     let units = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
-    let (digits, unit_us) = units
-        .iter()
-        .find_map(|(unit, us)| text.strip_suffix(unit).map(|digits| (digits.trim_ascii_end(), us)))?;
+    let (digits, unit_us) = units.iter().find_map(|(unit, us)| {
+        text.strip_suffix(unit).map(|digits| (digits.trim_ascii_end(), us))
+    })?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }

@@ -204,7 +204,7 @@ impl Http {
         let needs_tokens = |socket: &&AdminSocket| socket.role > Role::Probe && !socket.tls;
         let mut sockets = self.sockets.iter().filter(needs_tokens).filter(is_far);
         if let (Some(_), Some(socket)) = (&self.shared.tokens, sockets.next()) {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option --admin-token-file: tokens cross the network in plain text at {}",
                 socket.address
             ));
@@ -223,9 +223,11 @@ impl Http {
         match tokens.reload() {
             Ok(count) => {
                 let path = tokens.path().display();
-                log::say(format_args!("larderd: SIGHUP: admin tokens reloaded: {count} of {path}"));
+                log::info(format_args!(
+                    "larderd: SIGHUP: admin tokens reloaded: {count} of {path}"
+                ));
             }
-            Err(error) => log::say(format_args!(
+            Err(error) => log::error(format_args!(
                 "larderd: SIGHUP: admin tokens not reloaded, the previous ones stay in effect: \
                  {error}"
             )),

@@ -39,6 +39,7 @@ mod killed;
 mod large;
 mod large_values;
 mod login;
+mod logs;
 mod memory;
 mod moments;
 mod options;

@@ -109,7 +109,7 @@ fn listening(
                     )));
                 }
                 if !options.listen.is_empty() {
-                    log::say(format_args!(
+                    log::warn(format_args!(
                         "larderd: option -l: it does not name the inherited socket {address}: the \
                          settings for any address apply"
                     ));
