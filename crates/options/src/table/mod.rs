@@ -109,7 +109,7 @@ DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
 DisableDumping = Row::letter('X', "disable_dumping", Switch)
     .doc("refuse commands and admin requests that list keys: stats cachedump, stats detail, stats \
           hotkeys, lru_crawler metadump and mgdump, /api/v1/keys and /api/v1/hot; hide the prefix \
-          of a removal");
+          of a removal and the keys in stats slow and /api/v1/slow");
 DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
 AuthFile = Row::letter('Y', "auth_file", Path)
     .doc("file of lines user:password with which clients log in; only the text protocol is \

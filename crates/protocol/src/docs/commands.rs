@@ -136,6 +136,12 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             [operating.md](operating.md#hot-keys). Only in Larder; not over UDP.",
     },
     CommandRow {
+        form: "stats slow",
+        replies: "STAT <name> <value> / END",
+        meaning: "Returns the latest slow requests, see \
+            [operating.md](operating.md#slow-requests). Only in Larder; not over UDP.",
+    },
+    CommandRow {
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
         meaning: "Returns keys of live items of a size class, 0 for all: up to 2 MiB, from the \

@@ -19,6 +19,7 @@ mod metrics;
 mod page;
 mod removals;
 mod routes;
+mod slow;
 pub(crate) mod sockets;
 mod status;
 

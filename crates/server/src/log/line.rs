@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 use larder_options::LogFormat;
 use serde_json::{Map, Value};
-use time::OffsetDateTime;
 
 use super::level::Level;
+use crate::clock::Rfc3339;
 
 /// The form of all lines of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) struct Form {
 /// The contents of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    pub(super) at: OffsetDateTime,
+    pub(super) at: Rfc3339,
     pub(super) level: Level,
     pub(super) message: &'a str,
     /// Further members of a JSON object. The message of the text form already contains them.
@@ -50,7 +50,7 @@ impl Form {
 
     fn push_text(self, out: &mut String, line: &Line<'_>) {
         if self.has_time {
-            push(out, format_args!("{} ", Rfc3339(line.at)));
+            push(out, format_args!("{} ", line.at));
         }
         if self.has_time || !self.is_journal {
             push(out, format_args!("{} ", line.level.name()));
@@ -66,7 +66,7 @@ impl Form {
     fn push_json(self, out: &mut String, line: &Line<'_>) {
         let mut object = Map::new();
         if self.has_time {
-            object.insert("time".to_owned(), Rfc3339(line.at).to_string().into());
+            object.insert("time".to_owned(), line.at.to_string().into());
         }
         object.insert("level".to_owned(), line.level.name().into());
         object.insert("message".to_owned(), line.message.into());
@@ -78,17 +78,6 @@ impl Form {
                 false => out.push(character),
             }
         }
-    }
-}
-
-/// Displays a time in the form of RFC 3339, in UTC, with milliseconds.
-struct Rfc3339(OffsetDateTime);
-
-impl std::fmt::Display for Rfc3339 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (date, (hour, minute, second, ms)) = (self.0.date(), self.0.time().as_hms_milli());
-        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
 }
 
@@ -111,7 +100,7 @@ mod tests {
     use super::*;
 
     fn written(form: Form, message: &str, members: &Map<String, Value>) -> String {
-        let at = OffsetDateTime::from_unix_timestamp_nanos(1_700_000_000_042_999_999).unwrap();
+        let at = Rfc3339::of_unix_ns(1_700_000_000_042_999_999);
         form.write(&Line { at, level: Level::Warn, message, members })
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use larder_protocol::Topics;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 pub(crate) use self::level::Level;
 use self::printable::Printable;
@@ -26,8 +26,8 @@ pub(crate) struct Log {
     interest: AtomicU32,
 }
 
-/// The events that observers of commands have asked for: the log with `-vv`, the prefix counters
-/// and `watch` clients. All are in one integer, so that a turn without observers only checks this
+/// The events that observers of commands have asked for: the log with `-vv`, the prefix counters,
+/// the timer of slow requests and `watch` clients. All are in one integer, so that a turn without observers only checks this
 /// integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
@@ -35,12 +35,18 @@ pub(crate) struct Interest(u32);
 impl Interest {
     const COMMANDS: u32 = 1;
     const PREFIXES: u32 = 1 << 1;
+    const TIMES: u32 = 1 << 2;
     const TOPICS_AT: u32 = 16;
 
     /// True if no command event is observed.
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// True if commands are reported to the log, to the prefix counters or to watchers.
+    pub(crate) fn reports(self) -> bool {
+        self.0 & !Self::TIMES != 0
     }
 
     /// True if commands and responses are written to the log.
@@ -75,6 +81,11 @@ impl Log {
     /// Switches the counting of commands by prefix on or off.
     pub(crate) fn set_prefixes(&self, counted: bool) {
         self.set_interest(Interest::PREFIXES, counted);
+    }
+
+    /// Times all commands from now on.
+    pub(crate) fn time_commands(&self) {
+        self.set_interest(Interest::TIMES, true);
     }
 
     /// True if commands are counted by prefix.
@@ -114,7 +125,7 @@ impl Log {
     pub(crate) fn event(&self, level: Level, words: fmt::Arguments<'_>) {
         match self.verbosity() {
             0 => {}
-            1 => stderr::write_limited(level, words, &Map::new()),
+            1 => stderr::write_limited(level, words, Map::new),
             _ => write_unlimited(level, words),
         }
     }
@@ -137,19 +148,26 @@ impl Log {
 /// Logs that the server fails, or loses data or service.
 #[track_caller]
 pub(crate) fn error(words: fmt::Arguments<'_>) {
-    stderr::write_limited(Level::Error, words, &Map::new());
+    stderr::write_limited(Level::Error, words, Map::new);
 }
 
 /// Logs something at which an operator should look.
 #[track_caller]
 pub(crate) fn warn(words: fmt::Arguments<'_>) {
-    stderr::write_limited(Level::Warn, words, &Map::new());
+    stderr::write_limited(Level::Warn, words, Map::new);
+}
+
+/// Same as [`warn`], with further members of the JSON object. `words` must contain them too, for
+/// the text form. `members` is not called for a line that is suppressed.
+#[track_caller]
+pub(crate) fn warn_with(words: fmt::Arguments<'_>, members: impl FnOnce() -> Map<String, Value>) {
+    stderr::write_limited(Level::Warn, words, members);
 }
 
 /// Logs an event that an operator may want to know of.
 #[track_caller]
 pub(crate) fn info(words: fmt::Arguments<'_>) {
-    stderr::write_limited(Level::Info, words, &Map::new());
+    stderr::write_limited(Level::Info, words, Map::new);
 }
 
 /// Same as [`info`], but without the limit of lines, for a caller that limits them itself.
@@ -190,5 +208,7 @@ mod tests {
         log.set_topics(Topics::EVICTIONS);
         log.set_prefixes(false);
         assert!(log.interest().is_none());
+        log.time_commands();
+        assert!(!log.interest().is_none() && !log.interest().reports());
     }
 }

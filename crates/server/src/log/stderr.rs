@@ -10,14 +10,12 @@ use std::{env, fmt, thread};
 use larder_options::{LogFormat, LogOptions, LogTime};
 use rustix::fs::fstat;
 use rustix::stdio;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value};
-use time::OffsetDateTime;
 
 use super::level::Level;
 use super::limit::{Limits, Suppressed};
 use super::line::{Form, Line};
-use crate::clock::monotonic_us;
+use crate::clock::{Rfc3339, monotonic_us};
 
 /// Sets the form of the lines. The first call counts. Lines before it have the default form.
 pub(crate) fn begin(options: &LogOptions) {
@@ -65,9 +63,13 @@ pub(crate) fn tick() {
 
 /// Logs a line, unless there were too many lines from the same place in the code.
 #[track_caller]
-pub(super) fn write_limited(level: Level, words: fmt::Arguments<'_>, members: &Map<String, Value>) {
+pub(super) fn write_limited(
+    level: Level,
+    words: fmt::Arguments<'_>,
+    members: impl FnOnce() -> Map<String, Value>,
+) {
     if !IS_LIMITED.load(Relaxed) {
-        return write(level, &words.to_string(), members);
+        return write(level, &words.to_string(), &members());
     }
     let now_us = monotonic_us();
     if HAS_SUPPRESSED.load(Relaxed) {
@@ -75,7 +77,7 @@ pub(super) fn write_limited(level: Level, words: fmt::Arguments<'_>, members: &M
     }
     let admitted = limits().admit(Location::caller(), level, now_us, || words.to_string());
     match admitted {
-        Some(message) => write(level, &message, members),
+        Some(message) => write(level, &message, &members()),
         None => HAS_SUPPRESSED.store(true, Relaxed),
     }
 }
@@ -85,7 +87,7 @@ pub(super) fn write_limited(level: Level, words: fmt::Arguments<'_>, members: &M
 pub(super) fn write(level: Level, message: &str, members: &Map<String, Value>) {
     let default = Form { format: LogFormat::Text, has_time: true, is_journal: false };
     let form = FORM.get().copied().unwrap_or(default);
-    let line = form.write(&Line { at: now(), level, message, members });
+    let line = form.write(&Line { at: Rfc3339::now(), level, message, members });
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
@@ -115,13 +117,6 @@ fn is_journal() -> bool {
     fstat(stdio::stderr()).is_ok_and(|stat| {
         (device.parse(), inode.parse()) == (Ok::<u64, _>(stat.st_dev), Ok::<u64, _>(stat.st_ino))
     })
-}
-
-fn now() -> OffsetDateTime {
-    let now = clock_gettime(ClockId::Realtime);
-    let ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
-    // Fails only for a year beyond 9999.
-    OffsetDateTime::from_unix_timestamp_nanos(ns).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 fn limits() -> MutexGuard<'static, Limits> {

@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::buffers::output::Output;
 use crate::net::scratch::Scratch;
+use crate::observe::slow::{Client, TimedRequests};
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::session::execute::{Executor, NO_CONNECTION};
 use crate::session::{Allowance, Next, Session};
@@ -46,6 +47,8 @@ pub(crate) struct Site<'a> {
     pub(crate) wait: Wait<'a>,
     /// `None` without a disk tier.
     pub(crate) disk_threads: Option<&'a DiskThreads>,
+    /// When the worker learned of the requests.
+    pub(crate) arrived_ns: u64,
 }
 
 /// Serves waiting requests of one of the sockets, up to a limit.
@@ -55,7 +58,7 @@ pub(crate) fn serve(
     site: &Site<'_>,
     scratch: &mut Scratch,
 ) {
-    let Site { executor, wait, disk_threads } = *site;
+    let Site { executor, wait, disk_threads, arrived_ns } = *site;
     let (mut received_bytes, mut turns) = (0, 0);
     while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
         turns += 1;
@@ -69,11 +72,12 @@ pub(crate) fn serve(
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         if let Ok(peer) = SocketAddr::try_from(peer) {
             let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
-            match begin(executor, wait, input, peer, out) {
+            match begin(executor, wait, (input, arrived_ns), peer, out) {
                 Begun::NoRequest => {}
-                Begun::Over { head, more_turns } => {
+                Begun::Over { head, more_turns, timed } => {
                     turns += more_turns;
                     send(head, &out.bytes, |datagram| socket.send(executor, datagram, peer));
+                    note(executor, timed, peer);
                 }
                 Begun::Waits(mut waiting) => {
                     let sockets = Arc::clone(sockets);
@@ -85,6 +89,7 @@ pub(crate) fn serve(
                             send(waiting.head, &waiting.out.bytes, |datagram| {
                                 socket.send(executor, datagram, peer)
                             });
+                            note(executor, waiting.session.take_timed(), peer);
                         })
                     });
                 }
@@ -116,9 +121,9 @@ pub fn reply(
     out: &mut Output,
     pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    match begin(executor, Wait::Block, datagram, peer, out) {
+    match begin(executor, Wait::Block, (datagram, 0), peer, out) {
         Begun::NoRequest | Begun::Waits(_) => 0,
-        Begun::Over { head, more_turns } => {
+        Begun::Over { head, more_turns, .. } => {
             send(head, &out.bytes, pass_on);
             more_turns
         }
@@ -130,7 +135,7 @@ enum Begun {
     /// The datagram is not a request.
     NoRequest,
     /// The response is complete, or it is a refusal.
-    Over { head: Head, more_turns: usize },
+    Over { head: Head, more_turns: usize, timed: Option<TimedRequests> },
     /// The request waits for the disk.
     Waits(Box<WaitingRequest>),
 }
@@ -149,11 +154,12 @@ struct WaitingRequest {
     awaited: Option<DurabilityTicket>,
 }
 
-/// Executes a request, as far as the worker can without waiting for the disk.
+/// Executes a request, as far as the worker can without waiting for the disk. The datagram
+/// comes with the time at which the worker learned of it.
 fn begin(
     executor: &Executor,
     wait: Wait<'_>,
-    datagram: &[u8],
+    (datagram, arrived_ns): (&[u8], u64),
     peer: SocketAddr,
     out: &mut Output,
 ) -> Begun {
@@ -161,6 +167,7 @@ fn begin(
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     executor.turn_to(NO_CONNECTION);
     let mut session = Session::brief(executor.server());
+    session.note_arrival(arrived_ns);
     let (cache, limits) = (executor.cache(), Limits { turns_max: TURNS_MAX, bytes_max });
     let RequestProgress { consumed, turns, next } =
         converse(&mut session, executor, wait, request, limits, out);
@@ -177,7 +184,14 @@ fn begin(
     if !is_answered || durability != TicketState::Durable {
         refuse(request, &mut out.bytes);
     }
-    Begun::Over { head, more_turns: turns - 1 }
+    Begun::Over { head, more_turns: turns - 1, timed: session.take_timed() }
+}
+
+/// Logs and lists a request that is answered, if it was slow.
+fn note(executor: &Executor, timed: Option<TimedRequests>, peer: SocketAddr) {
+    if let Some(timed) = timed {
+        executor.note_timed(timed, || Client::Datagram(peer));
+    }
 }
 
 impl WaitingRequest {

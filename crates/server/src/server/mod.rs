@@ -86,6 +86,9 @@ impl Server {
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let log = Arc::new(Log::new(options.verbosity));
         log.set_prefixes(options.stat_prefix_delimiter.is_some());
+        if options.log.slower_than.is_some() {
+            log.time_commands();
+        }
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),

@@ -9,10 +9,12 @@ mod allowance;
 mod batch;
 pub(crate) mod execute;
 mod long;
+mod observed;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
 mod suspended;
+mod timer;
 
 use std::task::Poll;
 
@@ -37,6 +39,7 @@ use crate::stats::{self, ConnectionList, StatsResponse};
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::suspended::SuspendedCommand;
+use self::timer::RequestTimer;
 
 /// The protocol state of one peer, the client at the other end of a connection.
 ///
@@ -61,6 +64,8 @@ pub struct Session {
     /// The key of the command that waits for a disk read. The caller receives it from
     /// `keys_to_ask`.
     asked: Option<Box<[u8]>>,
+    /// Times requests, with `--log-slower-than`.
+    timer: Option<Box<RequestTimer>>,
 }
 
 #[derive(Debug)]
@@ -105,6 +110,7 @@ impl Session {
             is_brief: false,
             may_read: false,
             asked: None,
+            timer: server.statistics.slow.as_ref().map(|_| Box::default()),
         }
     }
 
@@ -187,6 +193,9 @@ impl Session {
     /// Passes input to the payload that is arriving.
     fn payload(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         let State::Payload(payload) = &mut self.state else { return Step::GoOn(0) };
+        if let Some(timer) = &mut self.timer {
+            timer.begin();
+        }
         if batch.wait.asks()
             && let Some(key) = suspended::asked_of(batch, payload, input)
         {
@@ -194,8 +203,13 @@ impl Session {
             return Step::Stop(0, Next::Disk);
         }
         let bytes = payload.receive(batch.executor, batch.wait, input, &mut batch.out.bytes);
-        if payload.is_complete() {
-            if !batch.interest.is_none()
+        let is_complete = payload.is_complete();
+        if self.timer.is_some() {
+            self.note_payload();
+        }
+        if is_complete {
+            if batch.interest.reports()
+                && let State::Payload(payload) = &self.state
                 && let Some((store, response)) = payload.ended()
             {
                 batch.observer(self.id).stored(&store, response);
@@ -325,35 +339,8 @@ impl Session {
         if batch.interest.is_none() {
             self.dispatch::<false>(batch, parsed)
         } else {
-            self.run_with_observers(batch, parsed)
+            self.run_observed(batch, parsed)
         }
-    }
-
-    /// Same as [`Self::dispatch`], but also reports the command to its observers: `watch` clients,
-    /// the prefix counters and the log.
-    #[cold]
-    fn run_with_observers(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        if Self::must_suspend(batch, parsed) {
-            return self.suspend(parsed);
-        }
-        let started = batch.out.bytes.len();
-        let observer = batch.observer(self.id);
-        let wait = batch.wait;
-        // The command is reported now. If it were suspended after this, it would be reported twice.
-        batch.wait = wait.without_asking();
-        let meta = observer.before(parsed.command, parsed.call(batch));
-        batch.last_response = None;
-        let step = self.dispatch::<true>(batch, parsed);
-        batch.wait = wait;
-        if let Some(response) = &batch.last_response {
-            observer.after(parsed.command, parsed.frame, meta, response);
-        }
-        if batch.interest.shows_commands() {
-            let words = words(Some(parsed.command), parsed.frame, parsed.input, parsed.consumed);
-            let is_error = matches!(batch.last_response, Some(Response::ServerError(_)));
-            self.show(words, parsed.is_of_list() && !is_error, batch, started);
-        }
-        step
     }
 
     /// Executes a command. If `OBSERVED`, also keeps the response in the batch for observers.
@@ -367,18 +354,6 @@ impl Session {
             Command::Store(store) => self.store::<OBSERVED>(batch, store, parsed),
             _ => self.execute::<OBSERVED>(batch, parsed),
         }
-    }
-
-    /// Logs a command and its response. The line of a list of keys is logged only for the first
-    /// key.
-    #[cold]
-    fn show(&mut self, words: &[u8], is_of_list: bool, batch: &Batch<'_>, started: usize) {
-        let log = batch.executor.log();
-        let is_begun = std::mem::replace(&mut self.shown_list, is_of_list);
-        if !is_begun {
-            log.received(self.id, words);
-        }
-        log.answered(self.id, &batch.out.bytes[started..]);
     }
 
     #[inline]
@@ -426,6 +401,14 @@ impl Session {
             }
             CommandResult::HotKeys => {
                 stats::hot_keys(batch.executor.server(), frame, &mut batch.out.bytes);
+                (batch.left, batch.took_long) = (0, true);
+                batch.respond(&Response::EndOfStats, frame);
+            }
+            CommandResult::Slow if self.is_brief => {
+                batch.respond(&Refusal::SlowNotAllowed.into(), frame);
+            }
+            CommandResult::Slow => {
+                stats::slow(batch.executor.server(), frame, &mut batch.out.bytes);
                 (batch.left, batch.took_long) = (0, true);
                 batch.respond(&Response::EndOfStats, frame);
             }

@@ -7,6 +7,7 @@ mod hot_keys;
 mod removal;
 mod rows;
 mod shown;
+mod slow;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub(crate) use connections::ConnectionList;
 use gather::ItemStatistics;
 pub(crate) use gather::{GatherStep, StatsResponse};
 pub(crate) use hot_keys::hot_keys;
+pub(crate) use slow::slow;
 
 /// The result of a request for statistics.
 pub(crate) enum Answer {
@@ -68,8 +70,8 @@ fn at_once(
 ) -> Response {
     match section {
         StatsSection::General => rows::section(server, Section::General, frame, out),
-        // Both of them are listed elsewhere.
-        StatsSection::Connections | StatsSection::HotKeys => {}
+        // They are listed elsewhere.
+        StatsSection::Connections | StatsSection::HotKeys | StatsSection::Slow => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {

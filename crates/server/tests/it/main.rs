@@ -49,6 +49,7 @@ mod process;
 mod removal;
 mod restart;
 mod routers;
+mod slow;
 mod statistics;
 mod tls;
 mod tls_scene;

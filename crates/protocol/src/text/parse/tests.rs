@@ -288,6 +288,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         ("stats sizes\r\n", StatsSection::Sizes),
         ("stats larder\r\n", StatsSection::Larder),
         ("stats hotkeys\r\n", StatsSection::HotKeys),
+        ("stats slow\r\n", StatsSection::Slow),
         ("stats conns\r\n", StatsSection::Connections),
         ("stats co\r\n", StatsSection::Connections),
         ("stats s\r\n", StatsSection::Settings),
