@@ -27,8 +27,8 @@ pub(crate) struct Log {
 }
 
 /// The events that observers of commands have asked for: the log with `-vv`, the prefix counters,
-/// the timer of slow requests and `watch` clients. All are in one integer, so that a turn without observers only checks this
-/// integer.
+/// the timer of slow requests and `watch` clients. All are in one integer, so that a turn without
+/// observers only checks this integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::buffers::output::Output;
+use crate::clock::monotonic_ns;
 use crate::net::scratch::Scratch;
 use crate::observe::slow::{Client, TimedRequests};
 use crate::session::execute::disk_threads::DiskThreads;
@@ -71,8 +72,9 @@ pub(crate) fn serve(
         };
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         if let Ok(peer) = SocketAddr::try_from(peer) {
-            let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
-            match begin(executor, wait, (input, arrived_ns), peer, out) {
+            let received = Received { datagram: &scratch.input[..bytes], peer, arrived_ns };
+            let out = &mut scratch.output;
+            match begin(executor, wait, received, out) {
                 Begun::NoRequest => {}
                 Begun::Over { head, more_turns, timed } => {
                     turns += more_turns;
@@ -121,7 +123,8 @@ pub fn reply(
     out: &mut Output,
     pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    match begin(executor, Wait::Block, (datagram, 0), peer, out) {
+    let received = Received { datagram, peer, arrived_ns: monotonic_ns() };
+    match begin(executor, Wait::Block, received, out) {
         Begun::NoRequest | Begun::Waits(_) => 0,
         Begun::Over { head, more_turns, .. } => {
             send(head, &out.bytes, pass_on);
@@ -154,15 +157,18 @@ struct WaitingRequest {
     awaited: Option<DurabilityTicket>,
 }
 
-/// Executes a request, as far as the worker can without waiting for the disk. The datagram
-/// comes with the time at which the worker learned of it.
-fn begin(
-    executor: &Executor,
-    wait: Wait<'_>,
-    (datagram, arrived_ns): (&[u8], u64),
+/// A datagram that was received.
+#[derive(Clone, Copy)]
+struct Received<'a> {
+    datagram: &'a [u8],
     peer: SocketAddr,
-    out: &mut Output,
-) -> Begun {
+    /// When the worker learned of it.
+    arrived_ns: u64,
+}
+
+/// Executes a request, as far as the worker can without waiting for the disk.
+fn begin(executor: &Executor, wait: Wait<'_>, received: Received<'_>, out: &mut Output) -> Begun {
+    let Received { datagram, peer, arrived_ns } = received;
     let Some((head, request)) = Head::read(datagram) else { return Begun::NoRequest };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     executor.turn_to(NO_CONNECTION);

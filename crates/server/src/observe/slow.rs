@@ -1,4 +1,4 @@
-//! Slow requests (`--log-slower-than`): a line of the log for each, and the list of the latest ones.
+//! Slow requests (`--log-slower-than`): a line of the log for each, and a list of the latest ones.
 //!
 //! The time of a request runs from the moment at which its worker learned of it until its response
 //! is handed over to the kernel. So it includes the wait for the worker, for the disk, and for

@@ -125,8 +125,8 @@ impl Session {
         }
     }
 
-    /// Returns the requests whose responses are handed over now; `None` if there are none, or if
-    /// requests are not timed.
+    /// Returns the requests whose responses are handed over now; `None` if no request is complete,
+    /// or if requests are not timed.
     #[cold]
     pub(crate) fn take_timed(&mut self) -> Option<TimedRequests> {
         self.timer.as_mut()?.take()

@@ -63,7 +63,8 @@ impl RequestTimer {
         longest.run_ns = run_ns;
     }
 
-    /// Returns the requests whose responses are handed over now; `None` if there are none.
+    /// Returns the requests whose responses are handed over now; `None` if no
+    /// request is complete.
     pub(super) fn take(&mut self) -> Option<TimedRequests> {
         if self.timed.count == 0 {
             return None;

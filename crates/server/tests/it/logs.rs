@@ -152,7 +152,7 @@ fn a_wrong_option_is_reported_as_plain_text() -> Result<()> {
 #[test]
 fn a_flood_of_one_kind_is_cut_and_counted() -> Result<()> {
     let server = start(&["-v"])?;
-    let count = 200;
+    let count = 300;
     for _ in 0..count {
         server.connect()?.ask(b"version\r\n", b"\r\n")?;
     }

@@ -80,12 +80,12 @@ fn a_slow_request_is_logged_with_its_command_key_size_time_and_peer() -> Result<
         ensure!(slow_line(&server, "get").is_ok_and(|get| get["requests"] == 4), "{io}");
         // A value that comes in parts.
         stream.write_all(b"append key 0 0 5\r\nab")?;
-        sleep(Duration::from_millis(300));
+        sleep(Duration::from_millis(1500));
         stream.ask(b"cde\r\n", b"STORED\r\n")?;
         let append = slow_line(&server, "append")?;
         ensure!(append["key"] == "key" && append["bytes"] == 5, "{io}: {append}");
         ensure!(
-            append["duration_us"].as_u64() < Some(300_000),
+            append["duration_us"].as_u64() < Some(1_500_000),
             "{io}: the client is slow: {append}"
         );
         stream.ask(b"stats items\r\n", b"END\r\n")?;
@@ -97,7 +97,7 @@ fn a_slow_request_is_logged_with_its_command_key_size_time_and_peer() -> Result<
 
 #[test]
 fn a_key_of_any_bytes_is_one_line_of_text_and_of_json() -> Result<()> {
-    // `\"\n\x1b[2J\xff` in base64, which the meta protocol allows.
+    // The key in base64, which the meta protocol allows.
     let request = b"mg Igobzpsx/w== v b\r\n";
     let key = b"\"\n\x1b\xce\x9b\x31\xff";
     let server = start(&[])?;
@@ -153,7 +153,7 @@ fn the_latest_are_listed_and_all_are_counted() -> Result<()> {
     ensure!(latest.len() == 128 && latest[0]["command"] == "stats", "{document}");
     ensure!(latest[1]["key"] == "a%1b", "{document}");
     // Only the first ten of a second are logged.
-    ensure!(slow_lines(&server.log())?.len() < 100, "{}", server.log());
+    ensure!(slow_lines(&server.log())?.len() < 150, "{}", server.log());
     log_with(&server, "a number", |log| log.contains("more lines like this were suppressed"))?;
     let metrics = http::get(&admin, "/metrics", &[])?;
     ensure!(metrics.body.contains("slow_requests"), "{}", metrics.body);
@@ -235,7 +235,7 @@ fn nothing_is_slow_unless_that_is_asked_for() -> Result<()> {
 #[test]
 fn the_time_of_a_client_that_does_not_read_does_not_count() -> Result<()> {
     for io in ["uring", "epoll"] {
-        let limit = "--log-slower-than=400ms";
+        let limit = "--log-slower-than=1s";
         let args = ["--log-format=json", limit, "-t", "1", "--io", io];
         let Ok(server) = ServerUnderTest::start(&binary(), Transport::Tcp, &args) else { continue };
         let mut stream = server.connect()?;
@@ -246,7 +246,7 @@ fn the_time_of_a_client_that_does_not_read_does_not_count() -> Result<()> {
         stream.write_all(&b"get big\r\n".repeat(count))?;
         stream.write_all(b"mn\r\n")?;
         // The output fills the buffers of the socket, and the later requests wait for the reader.
-        sleep(Duration::from_millis(1200));
+        sleep(Duration::from_millis(2500));
         let (mut received, mut tail) = ([0; 65536], Vec::new());
         let deadline = Instant::now() + Duration::from_secs(30);
         while !tail.ends_with(b"MN\r\n") {

@@ -231,7 +231,8 @@ impl Connection {
         self.session.note_arrival(self.arrived_ns);
     }
 
-    /// Returns the requests whose responses are handed over now; `None` if there are none.
+    /// Returns the requests whose responses are handed over now; `None` if no
+    /// request is complete.
     #[cold]
     pub(crate) fn take_timed(&mut self) -> Option<TimedRequests> {
         self.session.take_timed()
