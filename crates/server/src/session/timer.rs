@@ -151,9 +151,11 @@ mod tests {
         let mut timer = RequestTimer::default();
         assert!(timer.take().is_none());
         timer.arrive(5);
-        for (key, began_ns, bytes) in [(&b"a"[..], monotonic_ns(), 1), (b"b", 1, 2), (b"c", 2, 3)] {
+        for (key, is_long, bytes) in [(&b"a"[..], false, 1), (b"b", true, 2), (b"c", false, 3)] {
             timer.begin();
-            timer.open = Some(OpenRequest { began_ns, bytes: 0 });
+            if is_long {
+                timer.open = Some(OpenRequest { began_ns: 1, bytes: 0 });
+            }
             timer.finish("get", Some(key), bytes);
             timer.arrive(9);
         }
