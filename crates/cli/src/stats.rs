@@ -67,6 +67,8 @@ enum Section {
     Larder,
     /// The most frequently used keys (larderd only)
     Hotkeys,
+    /// Latest slow requests (--log-slower-than)
+    Slow,
     /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]
     DeletePrefix,
@@ -166,6 +168,7 @@ impl Arguments {
             Section::Conns => StatsSection::Connections,
             Section::Larder => StatsSection::Larder,
             Section::Hotkeys => StatsSection::HotKeys,
+            Section::Slow => StatsSection::Slow,
             Section::DeletePrefix => StatsSection::DeletePrefix,
             Section::Users => StatsSection::Users,
             Section::Reset => StatsSection::Reset,

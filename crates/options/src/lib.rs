@@ -41,6 +41,7 @@ pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
 pub use typed::addresses::{ListenAt, UnixListenAt};
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
+pub use typed::log::{LogFormat, LogOptions, LogTime};
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, Options};
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};

@@ -241,6 +241,8 @@ pub enum Refusal {
     DetailNotAllowed,
     /// `stats hotkeys` is disabled, or the peer uses UDP.
     HotKeysNotAllowed,
+    /// The peer of `stats slow` uses UDP.
+    SlowNotAllowed,
     /// The argument of `stats detail` is neither on, off nor dump.
     BadDetail,
 }

@@ -382,6 +382,8 @@ pub enum StatsSection {
     DeletePrefix,
     /// `stats hotkeys`: the most frequently used keys.
     HotKeys,
+    /// `stats slow`: the latest slow requests.
+    Slow,
     /// `stats cachedump`: items of a size class.
     CacheDump {
         /// The size class.

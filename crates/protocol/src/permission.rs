@@ -143,6 +143,7 @@ fn stats(section: StatsSection) -> Permission<'static> {
         StatsSection::Connections
         | StatsSection::DeletePrefix
         | StatsSection::HotKeys
+        | StatsSection::Slow
         | StatsSection::CacheDump { .. } => Permission::of(Right::Read, Scope::AllItems),
         StatsSection::Users | StatsSection::Reset => Permission::of(Right::Admin, Scope::AllItems),
     }

@@ -1,6 +1,7 @@
 //! The cache's clock. No other file of this crate reads the second that decides whether an item has
 //! expired.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
@@ -8,6 +9,7 @@ use larder::Cache;
 use larder_item::Second;
 use larder_protocol::admin::ClockMove;
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use time::OffsetDateTime;
 
 /// Advances a cache's clock with the system's clock, and reports when a new second has begun.
 #[derive(Debug)]
@@ -51,6 +53,32 @@ impl Clock {
 /// Returns the current Unix time in seconds.
 pub(crate) fn unix_secs() -> u64 {
     u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+}
+
+/// A moment of the system's clock, displayed in the form of RFC 3339, in UTC, with milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rfc3339(OffsetDateTime);
+
+impl Rfc3339 {
+    /// Returns the current time.
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::Realtime);
+        Self::of_unix_ns(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec))
+    }
+
+    /// Returns a time after the year 9999 as the beginning of 1970.
+    pub(crate) fn of_unix_ns(ns: i128) -> Self {
+        let time = OffsetDateTime::from_unix_timestamp_nanos(ns);
+        Self(time.unwrap_or(OffsetDateTime::UNIX_EPOCH))
+    }
+}
+
+impl fmt::Display for Rfc3339 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (date, (hour, minute, second, ms)) = (self.0.date(), self.0.time().as_hms_milli());
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    }
 }
 
 /// A clock that clients can move (`debugtime`), for test suites that cannot wait.

@@ -49,9 +49,9 @@
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
-//! | `clock`, `log`, `stop`, `waker`, `priority`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, its priority, the error of a server that does not start, its files, helpers for messages |
+//! | `clock`, `log`, `stop`, `waker`, `priority`, `failure`, `leftovers`, `words` | the time, the lines on standard error, the request to stop, waking a thread, its priority, the error of a server that does not start, its files, helpers for messages |
 #![deny(unsafe_code)]
-// These macros panic when standard error is closed; `log::say` does not.
+// These macros panic when standard error is closed; the log does not.
 #![warn(clippy::print_stderr)]
 
 mod admin;

@@ -17,14 +17,14 @@ fn main() -> ExitCode {
         Ok(Invocation::Run { options, warnings }) => {
             match larder_server::run(*options, &warnings) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(failure) => fail(&failure, failure.exit_code),
+                // The log contains the failure.
+                Err(failure) => ExitCode::from(failure.exit_code),
             }
         }
-        Err(error) => fail(&error, OptionError::EXIT_CODE),
+        // Without valid options the form of the log is unknown. A person reads this at a terminal.
+        Err(error) => {
+            eprintln!("larderd: {error}");
+            ExitCode::from(OptionError::EXIT_CODE)
+        }
     }
-}
-
-fn fail(error: &dyn std::error::Error, exit_code: u8) -> ExitCode {
-    eprintln!("larderd: {error}");
-    ExitCode::from(exit_code)
 }

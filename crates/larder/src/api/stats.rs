@@ -60,6 +60,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::SslHandshakeErrors,
     Counter::HotKeysSampled,
     Counter::HotKeysLost,
+    Counter::SlowRequests,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.

@@ -23,6 +23,7 @@ const OF_SERVER: &[&str] = &[
     "output_budget_used_bytes",
     "hot_keys_sampled",
     "hot_keys_lost",
+    "slow_requests",
     "tier_items",
     "tier_size_bytes",
     "tier_live_bytes",

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::value::admin::{self, AdminListen};
 use crate::value::durability::Durability;
+use crate::value::duration::{DURATION_EXPECTED, duration};
 use crate::value::file_size::{self, FILE_SIZE_EXPECTED};
 use crate::value::forms::{form_of, one_of};
 use crate::value::listen::{self, Listen};
@@ -43,6 +44,8 @@ pub(crate) enum Kind {
     Readers,
     /// When a change survives a power loss: see [`crate::Durability`].
     Durability,
+    /// A number with the unit us, ms or s.
+    Duration,
     /// The path of a file and its size, separated by a colon.
     FileSize,
 }
@@ -90,6 +93,7 @@ impl Kind {
                 file_size::file_size(trimmed).map(|_| Value::Text(trimmed.to_owned()))
             }
             Self::Durability => Durability::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
+            Self::Duration => duration(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
             Self::AdminListen => return admin::parse(trimmed).map(Value::AdminListen),
@@ -126,6 +130,7 @@ impl Kind {
             Self::Durability => {
                 format!("{}, with MS {}", one_of(self.forms()), Durability::INTERVALS)
             }
+            Self::Duration => DURATION_EXPECTED.to_owned(),
             Self::FileSize => FILE_SIZE_EXPECTED.to_owned(),
         }
     }
@@ -155,6 +160,7 @@ impl Kind {
             Self::Path => "<file>",
             Self::Listen | Self::AdminListen => "<addr>",
             Self::Readers | Self::Durability => "<mode>",
+            Self::Duration => "<time>",
             Self::FileSize => "<file:size>",
         }
     }

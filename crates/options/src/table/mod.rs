@@ -113,7 +113,7 @@ DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
 DisableDumping = Row::letter('X', "disable_dumping", Switch)
     .doc("refuse commands and admin requests that list keys: stats cachedump, stats detail, stats \
           hotkeys, lru_crawler metadump and mgdump, /api/v1/keys and /api/v1/hot; hide the prefix \
-          of a removal");
+          of a removal and the keys in stats slow and /api/v1/slow");
 DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
 AuthFile = Row::letter('Y', "auth_file", Path)
     .doc("file of lines user:password with which clients log in; only the text protocol is \
@@ -344,6 +344,15 @@ AdminHost = Row::new(Place::Long, "admin_host", Text)
 DrainGrace = Row::new(Place::Long, "drain_grace", number(0, INT_MAX)).default("5")
     .doc("seconds that a server which is being drained serves as usual, while it is not ready, \
           before it closes connections between requests");
+LogFormat = Row::new(Place::Long, "log_format", Choice(&["text", "json"])).default("text")
+    .doc("form of the lines on standard error: text, the time, the level and the message; json, an \
+          object with time, level and message");
+LogTime = Row::new(Place::Long, "log_time", Choice(&["auto", "yes", "no"])).default("auto")
+    .doc("whether a line on standard error has the time; auto: unless standard error is the journal \
+          of systemd, which records it");
+LogSlowerThan = Row::new(Place::Long, "log_slower_than", Kind::Duration)
+    .doc("log requests that took at least this long, and list them in stats slow and /api/v1/slow \
+          (default: none)");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

@@ -10,6 +10,7 @@ use crate::table::kind::KIBIBYTE;
 use crate::typed::addresses::local_readers;
 use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
+use crate::typed::log::LogOptions;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::Tls;
 use crate::typed::tuning::Tuning;
@@ -130,6 +131,8 @@ pub struct Options {
     pub admin_hosts: Vec<String>,
     /// `--drain-grace`: seconds that a server continues to serve as usual after a drain has begun.
     pub drain_grace_secs: u32,
+    /// `--log-format`, `--log-time`, `--log-slower-than`: the log on standard error.
+    pub log: LogOptions,
     /// `-o answers_as`: the memcached version to follow where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
@@ -269,6 +272,7 @@ impl Options {
             admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
             admin_hosts: names(values.text(Id::AdminHost)),
             drain_grace_secs: values.unsigned(Id::DrainGrace),
+            log: LogOptions::new(&values),
             answers_as: match values.text(Id::AnswersAs) {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod durability;
+pub(crate) mod duration;
 pub(crate) mod file_size;
 pub(crate) mod forms;
 pub(crate) mod listen;

@@ -235,5 +235,6 @@ const REFUSALS: &[(Refusal, &str)] = &[
     (Refusal::CannotWatch, "The peer does not use a stream connection."),
     (Refusal::DetailNotAllowed, "`-X`."),
     (Refusal::HotKeysNotAllowed, "`-X`, or the request arrived over UDP."),
+    (Refusal::SlowNotAllowed, "`stats slow` arrived over UDP."),
     (Refusal::BadDetail, "The argument of `stats detail` is neither `on`, `off` nor `dump`."),
 ];

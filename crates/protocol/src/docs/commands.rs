@@ -167,6 +167,13 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             in Larder; not over UDP.",
     },
     CommandRow {
+        form: "stats slow",
+        needs: Needs::OfAll(Right::Read),
+        replies: "STAT <name> <value> / END",
+        meaning: "Returns the latest slow requests, see \
+            [operating.md](operating.md#slow-requests). Only in Larder; not over UDP.",
+    },
+    CommandRow {
         form: "stats cachedump <class> <items>",
         needs: Needs::OfAll(Right::Read),
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",

@@ -41,6 +41,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::NoPrefixRemoval => "SERVER_ERROR the removal could not be started",
         Refusal::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
         Refusal::HotKeysNotAllowed => "CLIENT_ERROR stats hotkeys not allowed",
+        Refusal::SlowNotAllowed => "CLIENT_ERROR stats slow not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::routes::BODY_BYTES_MAX;
+pub(super) use crate::words::insert_bytes;
 
 /// Reads the body of a request as a JSON object.
 ///
@@ -29,19 +30,6 @@ pub(super) async fn read_object(body: Body) -> Result<Map<String, Value>, Respon
         Ok(Value::Object(members)) => Ok(members),
         _ => Err(refusal(StatusCode::BAD_REQUEST, "the body is not a JSON object")),
     }
-}
-
-/// Adds bytes as the member `name`, or in base64 as `name_base64` if they are not valid UTF-8.
-pub(super) fn insert_bytes(members: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
-    match str::from_utf8(bytes) {
-        Ok(text) => members.insert(name.to_owned(), text.into()),
-        Err(_) => {
-            let mut encoded = Vec::new();
-            base64::encode(&mut encoded, bytes);
-            let encoded = String::from_utf8_lossy(&encoded);
-            members.insert(format!("{name}_base64"), encoded.into())
-        }
-    };
 }
 
 /// Decodes standard base64; `None` if the result is longer than `bytes_max` or the text is
@@ -78,15 +66,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_that_are_no_text_are_in_base64() {
-        let mut members = Map::new();
-        insert_bytes(&mut members, "key", "ü\"\n".as_bytes());
-        insert_bytes(&mut members, "prefix", b"\xff\0");
-        let shown = Value::Object(members).to_string();
-        assert_eq!(shown, r#"{"key":"ü\"\n","prefix_base64":"/wA="}"#);
-    }
 
     #[test]
     fn base64_is_decoded_up_to_a_length() {

@@ -19,6 +19,7 @@ mod metrics;
 mod page;
 mod removals;
 mod routes;
+mod slow;
 pub(crate) mod sockets;
 mod status;
 
@@ -204,7 +205,7 @@ impl Http {
             |socket: &&AdminSocket| socket.role > Role::Probe && !socket.is_encrypted();
         let mut sockets = self.sockets.iter().filter(needs_tokens).filter(is_far);
         if let (Some(_), Some(socket)) = (&self.shared.tokens, sockets.next()) {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option --admin-token-file: tokens cross the network in plain text at {}",
                 socket.address
             ));
@@ -223,9 +224,11 @@ impl Http {
         match tokens.reload() {
             Ok(count) => {
                 let path = tokens.path().display();
-                log::say(format_args!("larderd: SIGHUP: admin tokens reloaded: {count} of {path}"));
+                log::info(format_args!(
+                    "larderd: SIGHUP: admin tokens reloaded: {count} of {path}"
+                ));
             }
-            Err(error) => log::say(format_args!(
+            Err(error) => log::error(format_args!(
                 "larderd: SIGHUP: admin tokens not reloaded, the previous ones stay in effect: \
                  {error}"
             )),

@@ -22,7 +22,7 @@ use crate::admin::access::journal::{Peer, Write};
 use crate::admin::access::{AccessRequest, RefusalReason, Rules};
 use crate::admin::cache::memory::Memory;
 use crate::admin::connections::activity::Activity;
-use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
+use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, slow, status};
 use crate::server::statistics::threads::Thread;
 use crate::users::user::User;
 
@@ -62,6 +62,7 @@ const READING: &[(&str, Role)] = &[
     ("/api/v1/keys", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
+    ("/api/v1/slow", Role::Read),
     ("/api/v1/stats", Role::Read),
     ("/api/v1/status", Role::Read),
     (cache::PREFIX, Role::Read),
@@ -84,6 +85,7 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/settings", get(settings))
         .route("/api/v1/history", get(history))
         .route("/api/v1/hot", get(hot_keys))
+        .route("/api/v1/slow", get(slow))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/status", get(status_now))
         .route(cache::PREFIX, any(item))
@@ -248,6 +250,11 @@ async fn hot_keys(State(site): State<Site>, uri: Uri) -> Response {
     hot::hot(&serving.server, uri.query().unwrap_or_default())
 }
 
+async fn slow(State(site): State<Site>) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    slow::slow(&serving.server)
+}
+
 async fn stats(State(site): State<Site>) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
     as_json(status::statistics::document(&serving.server).await)
@@ -292,6 +299,7 @@ mod tests {
             (Method::HEAD, "/api/v1/settings", Role::Read),
             (Method::POST, "/api/v1/settings", Role::Full),
             (Method::GET, "/api/v1/hot", Role::Read),
+            (Method::GET, "/api/v1/slow", Role::Read),
             (Method::GET, "/api/v1/settings/x", Role::Full),
             (Method::GET, "/", Role::Probe),
             (Method::GET, "/keys", Role::Probe),

@@ -16,8 +16,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::buffers::output::Output;
+use crate::clock::monotonic_ns;
 use crate::net::scratch::Scratch;
 use crate::net::terms::ListenerTerms;
+use crate::observe::slow::{Client, TimedRequests};
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::session::execute::{Executor, NO_CONNECTION};
 use crate::session::{Allowance, Next, Session};
@@ -48,6 +50,8 @@ pub(crate) struct Site<'a> {
     pub(crate) wait: Wait<'a>,
     /// `None` without a disk tier.
     pub(crate) disk_threads: Option<&'a DiskThreads>,
+    /// When the worker learned of the requests.
+    pub(crate) arrived_ns: u64,
 }
 
 /// Serves waiting requests of one of the sockets, up to a limit.
@@ -57,7 +61,7 @@ pub(crate) fn serve(
     site: &Site<'_>,
     scratch: &mut Scratch,
 ) {
-    let Site { executor, wait, disk_threads } = *site;
+    let Site { executor, wait, disk_threads, arrived_ns } = *site;
     let (mut received_bytes, mut turns) = (0, 0);
     while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
         turns += 1;
@@ -70,13 +74,19 @@ pub(crate) fn serve(
         };
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         if let Ok(peer) = SocketAddr::try_from(peer) {
-            let (input, out) = (&scratch.input[..bytes], &mut scratch.output);
-            let sender = Sender { peer, is_limited: socket.terms.is_readonly };
-            match begin(executor, wait, input, sender, out) {
+            let received = Received {
+                datagram: &scratch.input[..bytes],
+                peer,
+                arrived_ns,
+                is_limited: socket.terms.is_readonly,
+            };
+            let out = &mut scratch.output;
+            match begin(executor, wait, received, out) {
                 Begun::NoRequest => {}
-                Begun::Over { head, more_turns } => {
+                Begun::Over { head, more_turns, timed } => {
                     turns += more_turns;
                     send(head, &out.bytes, |datagram| socket.send(executor, datagram, peer));
+                    note(executor, timed, peer);
                 }
                 Begun::Waits(mut waiting) => {
                     let sockets = Arc::clone(sockets);
@@ -88,6 +98,7 @@ pub(crate) fn serve(
                             send(waiting.head, &waiting.out.bytes, |datagram| {
                                 socket.send(executor, datagram, peer)
                             });
+                            note(executor, waiting.session.take_timed(), peer);
                         })
                     });
                 }
@@ -119,21 +130,14 @@ pub fn reply(
     out: &mut Output,
     pass_on: impl FnMut(&[u8]) -> bool,
 ) -> usize {
-    match begin(executor, Wait::Block, datagram, Sender { peer, is_limited: false }, out) {
+    let received = Received { datagram, peer, arrived_ns: monotonic_ns(), is_limited: false };
+    match begin(executor, Wait::Block, received, out) {
         Begun::NoRequest | Begun::Waits(_) => 0,
-        Begun::Over { head, more_turns } => {
+        Begun::Over { head, more_turns, .. } => {
             send(head, &out.bytes, pass_on);
             more_turns
         }
     }
-}
-
-/// The sender of a datagram.
-#[derive(Clone, Copy)]
-struct Sender {
-    peer: SocketAddr,
-    /// True if the socket accepts only commands that change nothing.
-    is_limited: bool,
 }
 
 /// The outcome of the first attempt at a request.
@@ -141,7 +145,7 @@ enum Begun {
     /// The datagram is not a request.
     NoRequest,
     /// The response is complete, or it is a refusal.
-    Over { head: Head, more_turns: usize },
+    Over { head: Head, more_turns: usize, timed: Option<TimedRequests> },
     /// The request waits for the disk.
     Waits(Box<WaitingRequest>),
 }
@@ -160,14 +164,20 @@ struct WaitingRequest {
     awaited: Option<DurabilityTicket>,
 }
 
+/// A datagram that was received.
+#[derive(Clone, Copy)]
+struct Received<'a> {
+    datagram: &'a [u8],
+    peer: SocketAddr,
+    /// When the worker learned of it.
+    arrived_ns: u64,
+    /// True if the socket accepts only commands that change nothing.
+    is_limited: bool,
+}
+
 /// Executes a request, as far as the worker can without waiting for the disk.
-fn begin(
-    executor: &Executor,
-    wait: Wait<'_>,
-    datagram: &[u8],
-    Sender { peer, is_limited }: Sender,
-    out: &mut Output,
-) -> Begun {
+fn begin(executor: &Executor, wait: Wait<'_>, received: Received<'_>, out: &mut Output) -> Begun {
+    let Received { datagram, peer, arrived_ns, is_limited } = received;
     let Some((head, request)) = Head::read(datagram) else { return Begun::NoRequest };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     executor.turn_to(NO_CONNECTION);
@@ -175,6 +185,7 @@ fn begin(
     if is_limited {
         session.limit_to_reading();
     }
+    session.note_arrival(arrived_ns);
     let (cache, limits) = (executor.cache(), Limits { turns_max: TURNS_MAX, bytes_max });
     let RequestProgress { consumed, turns, next } =
         converse(&mut session, executor, wait, request, limits, out);
@@ -191,7 +202,14 @@ fn begin(
     if !is_answered || durability != TicketState::Durable {
         refuse(request, &mut out.bytes);
     }
-    Begun::Over { head, more_turns: turns - 1 }
+    Begun::Over { head, more_turns: turns - 1, timed: session.take_timed() }
+}
+
+/// Logs and lists a request that is answered, if it was slow.
+fn note(executor: &Executor, timed: Option<TimedRequests>, peer: SocketAddr) {
+    if let Some(timed) = timed {
+        executor.note_timed(timed, || Client::Datagram(peer));
+    }
 }
 
 impl WaitingRequest {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 
 use crate::clock::{Clock, Stopwatch};
+use crate::log::Level;
 use crate::net::inbox::{Inbox, NewConnection};
 use crate::net::sockets::Socket;
 use crate::server::Server;
@@ -164,7 +165,7 @@ impl Listener {
     /// so that it does not spin.
     fn suspend(&mut self, why: &str) {
         if self.suspended.is_none() {
-            self.server.log.event(format_args!("accepting is suspended: {why}"));
+            self.server.log.event(Level::Warn, format_args!("accepting is suspended: {why}"));
             self.counters.bump(Counter::ListenDisabled);
             self.server.connections.set_accepting(false);
             self.suspended = Some(Stopwatch::start());
@@ -173,7 +174,7 @@ impl Listener {
 
     fn resume(&mut self) {
         if let Some(suspended) = self.suspended.take() {
-            self.server.log.event(format_args!("accepting resumes"));
+            self.server.log.event(Level::Info, format_args!("accepting resumes"));
             self.counters.add(Counter::ListenDisabledUs, suspended.elapsed_us());
             self.server.connections.set_accepting(true);
         }

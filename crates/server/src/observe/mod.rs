@@ -12,5 +12,6 @@ pub(crate) mod listing;
 pub(crate) mod prefix_removal;
 pub(crate) mod prefixes;
 pub(crate) mod readers;
+pub(crate) mod slow;
 pub(crate) mod tally;
 pub(crate) mod watch;

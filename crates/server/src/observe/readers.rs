@@ -126,7 +126,7 @@ impl Readers {
             Who::Any => false,
         };
         if is_unmapped {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option --local-readers: no process may read, because the id of this user \
                  or group stands for all ids without a mapping here; run larderd as another user, \
                  or name another group"

@@ -57,7 +57,7 @@ impl EarlyStop {
         let watch = move || match Signals::accept_here() {
             Ok(()) => watched.run(signals, &leftovers, &overdue),
             Err(error) => {
-                log::say(format_args!("larderd: signals cannot stop this start: {error}"))
+                log::warn(format_args!("larderd: signals cannot stop this start: {error}"))
             }
         };
         thread::Builder::new().name("start".to_owned()).spawn(watch)?;
@@ -113,7 +113,7 @@ impl Shared {
 }
 
 fn end(leftovers: &Leftovers) -> ! {
-    log::say(format_args!("larderd: stopped while it started"));
+    log::info(format_args!("larderd: stopped while it started"));
     leftovers.remove();
     overdue::exit(0)
 }

@@ -29,7 +29,7 @@ pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
         );
         return Err(Failure::new(EXIT_OS, message));
     }
-    log::say(format_args!(
+    log::warn(format_args!(
         "larderd: option -c: at most {possible} connections: the process may open {allowed} file \
          descriptors; raise the limit (ulimit -n), or lower -c"
     ));
@@ -72,7 +72,7 @@ pub(crate) fn lock_memory(options: &Options) {
     if options.lock_memory
         && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
     {
-        log::say(format_args!(
+        log::warn(format_args!(
             "larderd: option -k: the memory cannot be locked and may be swapped: {error}; raise the \
              limit (ulimit -l), or leave -k out"
         ));

@@ -58,6 +58,7 @@ impl<'a> MainLoop<'a> {
             let readable = self.wait();
             let asked = self.signals.take();
             self.obey(asked);
+            log::tick();
             self.disk_trouble.look(&self.server.cache);
             self.listener.accept_from(readable);
             match self.upgrade.turn(self.server, self.supervisor) {
@@ -116,7 +117,7 @@ impl<'a> MainLoop<'a> {
             || self.server.access.users.is_some()
             || self.http.has_tokens();
         if !has_file {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: SIGHUP: nothing to read again: there are no users (-S, -Y, --users), certificates \
                  (-Z) or admin tokens; other options need a restart, or SIGUSR2"
             ));

@@ -86,7 +86,7 @@ impl Shared {
             };
         }
         let secs = self.limit.as_secs();
-        log::say(format_args!(
+        log::error(format_args!(
             "larderd: the stop did not end within {secs} s and is aborted: the disk does not \
              respond"
         ));

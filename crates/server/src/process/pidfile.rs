@@ -50,7 +50,7 @@ impl PreparedPidfile {
     pub(crate) fn publish(self, predecessor: Option<Pid>) -> Result<(), Failure> {
         let (path, predecessor) = (&self.path, predecessor.map(Pid::as_raw_pid));
         if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option -P: {} contains the id of running process {pid} and is \
                  overwritten; if that is another larderd, name another file",
                 path.display()
@@ -91,7 +91,7 @@ pub(crate) fn take_back(path: &Path, pid: u32) {
     let written = PreparedPidfile::write(path, &Leftovers::default())
         .and_then(|prepared| prepared.publish(None));
     if let Err(failure) = written {
-        log::say(format_args!("larderd: {failure}"));
+        log::warn(format_args!("larderd: {failure}"));
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     let left_groups = match setgroups(&[]) {
         // A container without the permission to change groups has no supplementary groups to drop.
         Err(Errno::EPERM) => {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option -u: the supplementary groups of root are kept: {}",
                 Errno::EPERM
             ));

@@ -60,8 +60,14 @@ use crate::words::CountedNoun;
 ///
 /// # Errors
 /// Fails if the server could not start, or if its stop lost something. The error contains the
-/// reason and the exit status for it.
+/// reason, which is in the log already, and the exit status for it.
 pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
+    log::begin(&options.log);
+    let run = run_or_detach(options, warnings);
+    run.inspect_err(|failure| log::error(format_args!("larderd: {failure}")))
+}
+
+fn run_or_detach(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
@@ -128,7 +134,7 @@ fn start(
     if predecessor.is_some() && asked.stop.is_some() {
         // The predecessor receives no message, so it continues to serve, unless it has already
         // released its directory.
-        log::say(format_args!("larderd: stopped before it took over"));
+        log::info(format_args!("larderd: stopped before it took over"));
         return check_left(end(&server, &inboxes, workers));
     }
     // Before the restriction, because it forbids to change files.
@@ -178,7 +184,7 @@ fn prepare(
     let inherited = inherit()?;
     let supervisor = Supervisor::find();
     for warning in warnings {
-        log::say(format_args!("larderd: {warning}"));
+        log::warn(format_args!("larderd: {warning}"));
     }
     // Before `-d` changes the directory, because relative paths refer to it.
     make_absolute(options)?;
@@ -237,7 +243,7 @@ impl Entrance {
         let http = open_http(options, ground, handed_admin, leftovers, &sockets)?;
         if let Err(failure) = sockets::write_ports(ground.ports_file.take(), &sockets, &datagrams) {
             // Only tests use this file, so the server can continue without it.
-            log::say(format_args!("larderd: {failure}"));
+            log::warn(format_args!("larderd: {failure}"));
         }
         let pidfile = options.pidfile.as_deref();
         let pidfile =
@@ -282,7 +288,9 @@ fn serve(
     inboxes: &[Arc<Inbox>],
     overdue: &Overdue,
 ) -> Result<(), Failure> {
+    log::limit(true);
     main_loop.run();
+    log::limit(false);
     overdue.begin(match main_loop.server.life.stop.requested() {
         Some(Manner::Graceful) => GRACE,
         Some(Manner::Now) | None => Duration::ZERO,
@@ -509,7 +517,8 @@ pub(super) fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Fail
 /// Logs the size classes if commands are logged.
 fn show_classes(server: &Server) {
     if server.log.interest().shows_commands() {
-        log::say(format_args!("{}", server.statistics.classes.table().trim_end()));
+        let table = server.statistics.classes.table();
+        table.lines().for_each(|class| log::debug(format_args!("{class}")));
     }
 }
 

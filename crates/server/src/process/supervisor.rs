@@ -28,7 +28,7 @@ impl Supervisor {
         let connected = connect(name.as_bytes());
         let said = |error: &io::Error| {
             let name = name.display();
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: cannot notify systemd via NOTIFY_SOCKET={name}: {error}"
             ));
         };

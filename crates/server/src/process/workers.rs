@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use crate::failure::{AbortOnPanic, Failure};
-use crate::log;
+use crate::log::{self, Level};
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
 use crate::net::worker::Worker;
@@ -43,8 +43,10 @@ pub(super) fn start(
         shared.map_err(|error| failure(&error))?;
         if number == 0 {
             match worker.no_ring() {
-                Some(no_ring) => server.log.event(format_args!("{no_ring}")),
-                None => server.log.event(format_args!("workers wait by {}", worker.waits_by())),
+                Some(no_ring) => server.log.event(Level::Warn, format_args!("{no_ring}")),
+                None => server
+                    .log
+                    .event(Level::Info, format_args!("workers wait by {}", worker.waits_by())),
             }
         }
         let thread = thread::Builder::new().name(format!("worker {number}"));
@@ -61,8 +63,8 @@ pub(super) fn start(
 /// Ends the workers and the other background work after a stop was requested.
 pub(super) fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
     match server.life.stop.requested() {
-        Some(Manner::Graceful) => log::say(format_args!("Gracefully stopping")),
-        _ => server.log.event(format_args!("Exiting normally")),
+        Some(Manner::Graceful) => log::info(format_args!("Gracefully stopping")),
+        _ => server.log.event(Level::Info, format_args!("Exiting normally")),
     }
     for inbox in inboxes {
         inbox.waker().wake();

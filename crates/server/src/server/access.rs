@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::log;
+use crate::log::{self, Level};
 use crate::observe::readers::Readers;
 use crate::server::Server;
 use crate::server::credentials::Credentials;
@@ -47,11 +47,11 @@ impl Server {
             RefreshResult::Unchanged(true) => Ok(()),
             RefreshResult::Unchanged(false) => Err(RefreshError::Unusable),
             RefreshResult::Read(Ok(())) => {
-                self.log.event(format_args!("certificates reloaded"));
+                self.log.event(Level::Info, format_args!("certificates reloaded"));
                 Ok(())
             }
             RefreshResult::Read(Err(error)) => {
-                log::say(format_args!(
+                log::error(format_args!(
                     "larderd: certificates not reloaded, the previous ones stay in effect: {error}"
                 ));
                 Err(RefreshError::Unusable)
@@ -65,7 +65,7 @@ impl Server {
             (&self.access.certificates, self.refresh_certificates(false))
         {
             let path = certificates.path().display();
-            log::say(format_args!("larderd: SIGHUP: certificates reloaded: {path}"));
+            log::info(format_args!("larderd: SIGHUP: certificates reloaded: {path}"));
         }
     }
 
@@ -86,9 +86,9 @@ fn log_users(reloaded: Result<usize, impl Display>, path: &Path) {
     match reloaded {
         Ok(count) => {
             let path = path.display();
-            log::say(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
+            log::info(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
         }
-        Err(error) => log::say(format_args!(
+        Err(error) => log::error(format_args!(
             "larderd: SIGHUP: users not reloaded, the previous ones stay in effect: {error}"
         )),
     }

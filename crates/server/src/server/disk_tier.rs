@@ -97,13 +97,13 @@ impl UnopenedDirectory {
         let Some(status) = cache.tier() else { return Ok(cache) };
         let items = status.started.items;
         let source = if status.started.is_from_index { ", from its index" } else { "" };
-        log::say(format_args!(
+        log::info(format_args!(
             "larderd: directory {path}: opened in {ms:.1} ms, with {}{source}",
             CountedNoun(items, "item"),
         ));
         report_loss(&path, &status.started, self.accepts_loss);
         if status.started.flipped > 0 {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: directory {path}: {} in MANIFEST or in headers of the log, flipped back; \
                  nothing is lost. Check the disk",
                 CountedNoun(status.started.flipped, "flipped bit"),
@@ -114,20 +114,20 @@ impl UnopenedDirectory {
                 TierMode::Store => "the log was read instead",
                 TierMode::Cache => "the cache begins empty",
             };
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: directory {path}: the disk does not return INDEX; {result}. Check the disk"
             ));
         }
         if let Some(caution) = status.caution {
-            log::say(format_args!("larderd: directory {path}: {caution}"));
+            log::warn(format_args!("larderd: directory {path}: {caution}"));
         }
         if let Some(cut) = status.started.cut {
-            log::say(format_args!("larderd: the last stop was not clean; the log ends at {cut}",));
+            log::warn(format_args!("larderd: the last stop was not clean; the log ends at {cut}",));
         }
         let Statistics { catalog_bytes, catalog_bytes_max, .. } = status.statistics;
         if catalog_bytes > catalog_bytes_max {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-            log::say(format_args!(
+            log::error(format_args!(
                 "larderd: directory {path}: its index takes {} MiB of memory, more than the {} MiB \
                  that -m leaves for it: larderd uses more memory than -m, and the index grows no \
                  more, so that stores of new keys fail soon; raise -m",
@@ -137,7 +137,7 @@ impl UnopenedDirectory {
         }
         let skew_secs = status.started.time.skew_secs;
         if skew_secs >= SKEW_SECS_MIN {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: directory {path}: the system's clock is {skew_secs} s behind where it \
                  was when the directory was last written; items keep the time to live that they \
                  had then. If the clock is wrong now, set it and start the server again"
@@ -180,8 +180,8 @@ fn settings(tier: &options::DiskTier, observer: Observer) -> larder::DiskTier {
 fn report_damage() -> impl Fn(&TierDamage) + Send + Sync + 'static {
     let said = AtomicU64::new(0);
     move |damage| match said.fetch_add(1, Relaxed) {
-        ..DAMAGES_MAX => log::say(format_args!("larderd: damaged: {damage}")),
-        DAMAGES_MAX => log::say(format_args!("larderd: more places are damaged")),
+        ..DAMAGES_MAX => log::warn(format_args!("larderd: damaged: {damage}")),
+        DAMAGES_MAX => log::warn(format_args!("larderd: more places are damaged")),
         _ => {}
     }
 }
@@ -189,14 +189,14 @@ fn report_damage() -> impl Fn(&TierDamage) + Send + Sync + 'static {
 /// Logs what a start with --tier-accept-loss has lost.
 fn report_loss(path: &str, started: &TierStarted, is_accepted: bool) {
     match started.accepted {
-        Some(lost) => log::say(format_args!(
+        Some(lost) => log::warn(format_args!(
             "larderd: directory {path}: {} of the log damaged, {} not read; dropped, as \
              --tier-accept-loss allows: {} that may have been out of date",
             CountedNoun(lost.damages, "place"),
             CountedNoun(lost.lost_bytes, "byte"),
             CountedNoun(lost.doubtful, "item"),
         )),
-        None if is_accepted => log::say(format_args!(
+        None if is_accepted => log::warn(format_args!(
             "larderd: directory {path}: nothing was lost: leave --tier-accept-loss out from now \
              on, because it accepts any later loss"
         )),
@@ -216,7 +216,7 @@ fn report(progress: Progress) -> impl Fn(usize, usize) + Send + Sync + 'static {
         if logged.elapsed() >= PROGRESS_PERIOD && total > 0 {
             *logged = Instant::now();
             let percent = done * 100 / total;
-            log::say(format_args!("larderd: reading the directory: {percent} %"));
+            log::info(format_args!("larderd: reading the directory: {percent} %"));
         }
     }
 }
@@ -242,10 +242,10 @@ fn report_left(cache: &Cache, left: u64) -> u64 {
         let why = cache.tier().and_then(|status| status.trouble);
         let why = why.unwrap_or_else(|| "the disk did not answer in time".to_owned());
         match is_cache(cache) {
-            false => log::say(format_args!(
+            false => log::error(format_args!(
                 "larderd: {left} bytes of changes are not on the disk and are lost: {why}"
             )),
-            true => log::say(format_args!(
+            true => log::warn(format_args!(
                 "larderd: the index of the disk is not written, so the next start begins empty: {why}"
             )),
         }

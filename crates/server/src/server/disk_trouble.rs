@@ -46,7 +46,7 @@ impl DiskTrouble {
             (self.unreadable, self.unreadable_said) = (tier.unreadable, Some(Instant::now()));
             let items = CountedNoun(tier.unreadable, "item");
             let why = tier.trouble.unwrap_or_default();
-            log::say(format_args!("larderd: the disk did not return {items} so far: {why}"));
+            log::error(format_args!("larderd: the disk did not return {items} so far: {why}"));
         }
     }
 }
@@ -61,7 +61,7 @@ fn report_failure(cache: &Cache) {
                             memory"
         }
     };
-    log::say(format_args!(
+    log::error(format_args!(
         "larderd: the disk has failed: {why}; {effect}; repair the disk and start the server again",
     ));
 }
@@ -69,12 +69,12 @@ fn report_failure(cache: &Cache) {
 fn report_damage(segments: u64, lost: u64, mode: TierMode) {
     let segments = CountedNoun(segments, "segment");
     match mode {
-        TierMode::Store => log::say(format_args!(
+        TierMode::Store => log::error(format_args!(
             "larderd: the disk is damaged in {segments}; {} lost, whose reads fail until they are \
              set or deleted; look for errors of the device in the kernel's log",
             CountedNoun(lost, "item")
         )),
-        TierMode::Cache => log::say(format_args!(
+        TierMode::Cache => log::warn(format_args!(
             "larderd: the disk is damaged in {segments}, whose items are misses now; look for \
              errors of the device in the kernel's log",
         )),

@@ -78,7 +78,7 @@ pub(crate) fn open(
             format!("made in {ms:.1} ms, {} MiB", options.memory_bytes >> 20)
         }
     };
-    log::say(format_args!("larderd: memory file {}: {cache_is}", path.display()));
+    log::info(format_args!("larderd: memory file {}: {cache_is}", path.display()));
     Ok(cache)
 }
 

@@ -25,7 +25,7 @@ use larder_protocol::{ClientError, Refusal};
 use larder_stats::{Counter, Counters};
 
 use crate::clock::Clock;
-use crate::log::{self, Log};
+use crate::log::{self, Level, Log};
 use crate::observe::census::Censuses;
 use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
@@ -88,6 +88,9 @@ impl Server {
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let log = Arc::new(Log::new(options.verbosity));
         log.set_prefixes(options.stat_prefix_delimiter.is_some());
+        if options.log.slower_than.is_some() {
+            log.time_commands();
+        }
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),
@@ -178,7 +181,7 @@ impl Server {
         if self.cache.memory_limit() != self.options.memory_bytes
             && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
         {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option -m: the inherited cache keeps its limit: {error}"
             ));
         }
@@ -224,7 +227,7 @@ impl Server {
     pub(crate) fn set_memory_limit(&self, mebibytes: u64) -> Result<(), LimitError> {
         let limited = self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20));
         if let Err(error) = &limited {
-            self.log.event(format_args!("cache_memlimit {mebibytes}: {error}"));
+            self.log.event(Level::Warn, format_args!("cache_memlimit {mebibytes}: {error}"));
         }
         limited
     }

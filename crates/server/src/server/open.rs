@@ -107,11 +107,11 @@ fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Opt
     match opened {
         Ok(cache) => {
             let items = CountedNoun(cache.len(), "item");
-            log::say(format_args!("larderd: inherited a cache of {items}"));
+            log::info(format_args!("larderd: inherited a cache of {items}"));
             Some(cache)
         }
         Err(why) => {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: the cache begins empty, because the predecessor's cannot be used: {why}"
             ));
             None
@@ -125,7 +125,7 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
             Ok(cache) => return Ok(cache),
             // If the cause is something other than huge pages, the next attempt also fails, and its
             // error is reported.
-            Err(_) => log::say(format_args!(
+            Err(_) => log::warn(format_args!(
                 "larderd: option -L: the system has too few free huge pages, so the cache uses \
                  ordinary pages, which is slower but works; set aside at least {} of 2 MiB with \
                  sysctl vm.nr_hugepages, or leave -L out",

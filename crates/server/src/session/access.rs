@@ -183,7 +183,7 @@ impl Session {
         text::render::response(&mut line, refusal);
         let key =
             command.key().map_or_else(String::new, |key| format!(", key {}", key.escape_ascii()));
-        log::say(format_args!(
+        log::warn(format_args!(
             "larderd: <{} user {user}{key}: {}",
             self.id,
             line.trim_ascii_end().escape_ascii(),

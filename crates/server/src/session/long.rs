@@ -47,6 +47,7 @@ impl Session {
     pub(super) fn gather_on(&mut self, batch: &mut Batch<'_>) -> Step {
         (batch.left, batch.took_long) = (0, true);
         let State::Gather(gathering, kept) = &mut self.state else { return Step::GoOn(0) };
+        let started = batch.out.len();
         match gathering.step(&kept.frame(), batch.wait, &mut batch.out.bytes) {
             GatherStep::Some => {}
             GatherStep::NeedsDisk => return Step::Stop(0, Next::Disk),
@@ -55,6 +56,7 @@ impl Session {
                 self.state = State::Command;
             }
         }
+        self.note_gathered(batch.out.len().saturating_sub(started));
         Step::GoOn(0)
     }
 

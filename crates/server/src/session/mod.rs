@@ -11,10 +11,12 @@ mod batch;
 pub(crate) mod execute;
 mod login;
 mod long;
+mod observed;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
 mod suspended;
+mod timer;
 
 use std::task::Poll;
 
@@ -32,7 +34,6 @@ use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::session::execute::{Call, CommandResult, Executor};
-use crate::session::observer::key_of;
 use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{self, RowList, StatsResponse};
 
@@ -41,6 +42,7 @@ pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::login::WaitingLogin;
 use self::suspended::SuspendedCommand;
+use self::timer::RequestTimer;
 
 /// The protocol state of one peer, the client at the other end of a connection.
 ///
@@ -67,6 +69,8 @@ pub struct Session {
     asked: Option<Box<[u8]>>,
     /// The user and its rights; `None` if nothing is forbidden to the peer.
     access: Option<Box<SessionAccess>>,
+    /// Times requests, with `--log-slower-than`.
+    timer: Option<Box<RequestTimer>>,
 }
 
 #[derive(Debug)]
@@ -113,6 +117,7 @@ impl Session {
             may_read: false,
             asked: None,
             access: users.map(|_| Box::default()),
+            timer: server.statistics.slow.as_ref().map(|_| Box::default()),
         }
     }
 
@@ -199,6 +204,9 @@ impl Session {
     /// Passes input to the payload that is arriving.
     fn payload(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         let State::Payload(payload) = &mut self.state else { return Step::GoOn(0) };
+        if let Some(timer) = &mut self.timer {
+            timer.begin();
+        }
         if batch.wait.asks()
             && let Some(key) = suspended::asked_of(batch, payload, input)
         {
@@ -206,8 +214,13 @@ impl Session {
             return Step::Stop(0, Next::Disk);
         }
         let bytes = payload.receive(batch.executor, batch.wait, input, &mut batch.out.bytes);
-        if payload.is_complete() {
-            if !batch.interest.is_none()
+        let is_complete = payload.is_complete();
+        if self.timer.is_some() {
+            self.note_payload();
+        }
+        if is_complete {
+            if batch.interest.reports()
+                && let State::Payload(payload) = &self.state
                 && let Some((store, response)) = payload.ended()
             {
                 batch.observer(self.id).stored(&store, response);
@@ -315,84 +328,6 @@ impl Session {
         self.dispatch::<false>(batch, parsed)
     }
 
-    /// Same as [`Self::run`], for a command that is judged, observed or sampled.
-    #[inline(never)]
-    fn run_with_care(
-        &mut self,
-        batch: &mut Batch<'_>,
-        parsed: ParsedCommand<'_>,
-        is_sampled: bool,
-    ) -> Step {
-        if batch.interest.judges()
-            && let Some(refusal) = self.refusal_of(&parsed)
-        {
-            return self.deny(batch, parsed, refusal);
-        }
-        match is_sampled {
-            true => self.run_with_sampling(batch, parsed),
-            false => self.run_unsampled(batch, parsed),
-        }
-    }
-
-    /// Same as [`Self::run_unsampled`], but also passes the key and the number of bytes to the
-    /// statistics of hot keys, which count one command in many.
-    #[cold]
-    fn run_with_sampling(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        let started = batch.out.len();
-        let step = self.run_unsampled(batch, parsed);
-        if matches!(step, Step::Stop(_, Next::Disk)) {
-            // The command runs again after the disk read.
-            return step;
-        }
-        let key = key_of(parsed.command);
-        let mut bytes = parsed.consumed + batch.out.len().saturating_sub(started);
-        if let Command::Store(store) = parsed.command {
-            bytes += payload_bytes(store, parsed.frame);
-        } else if let (State::Large(..), Some(key)) = (&self.state, key) {
-            // The pieces of the value are sent later.
-            let meta = batch.executor.cache().peek(key);
-            bytes = bytes.max(meta.map_or(0, |meta| meta.value_bytes));
-        }
-        batch.executor.sample(key, bytes);
-        step
-    }
-
-    #[inline]
-    fn run_unsampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        if batch.interest.observed().is_none() {
-            self.dispatch::<false>(batch, parsed)
-        } else {
-            self.run_with_observers(batch, parsed)
-        }
-    }
-
-    /// Same as [`Self::dispatch`], but also reports the command to its observers: `watch` clients,
-    /// the prefix counters and the log.
-    #[cold]
-    fn run_with_observers(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        if Self::must_suspend(batch, parsed) {
-            return self.suspend(parsed);
-        }
-        let started = batch.out.bytes.len();
-        let observer = batch.observer(self.id);
-        let wait = batch.wait;
-        // The command is reported now. If it were suspended after this, it would be reported twice.
-        batch.wait = wait.without_asking();
-        let meta = observer.before(parsed.command, parsed.call(batch));
-        batch.last_response = None;
-        let step = self.dispatch::<true>(batch, parsed);
-        batch.wait = wait;
-        if let Some(response) = &batch.last_response {
-            observer.after(parsed.command, parsed.frame, meta, response);
-        }
-        if batch.interest.shows_commands() {
-            let words = words(Some(parsed.command), parsed.frame, parsed.input, parsed.consumed);
-            let is_error = matches!(batch.last_response, Some(Response::ServerError(_)));
-            self.show(words, parsed.is_of_list() && !is_error, batch, started);
-        }
-        step
-    }
-
     /// Executes a command. If `OBSERVED`, also keeps the response in the batch for observers.
     #[inline]
     fn dispatch<const OBSERVED: bool>(
@@ -404,18 +339,6 @@ impl Session {
             Command::Store(store) => self.store::<OBSERVED>(batch, store, parsed),
             _ => self.execute::<OBSERVED>(batch, parsed),
         }
-    }
-
-    /// Logs a command and its response. The line of a list of keys is logged only for the first
-    /// key.
-    #[cold]
-    fn show(&mut self, words: &[u8], is_of_list: bool, batch: &Batch<'_>, started: usize) {
-        let log = batch.executor.log();
-        let is_begun = std::mem::replace(&mut self.shown_list, is_of_list);
-        if !is_begun {
-            log.received(self.id, words);
-        }
-        log.answered(self.id, &batch.out.bytes[started..]);
     }
 
     #[inline]
@@ -463,6 +386,14 @@ impl Session {
             }
             CommandResult::HotKeys => {
                 stats::hot_keys(batch.executor.server(), frame, &mut batch.out.bytes);
+                (batch.left, batch.took_long) = (0, true);
+                batch.respond(&Response::EndOfStats, frame);
+            }
+            CommandResult::Slow if self.is_brief => {
+                batch.respond(&Refusal::SlowNotAllowed.into(), frame);
+            }
+            CommandResult::Slow => {
+                stats::slow(batch.executor.server(), frame, &mut batch.out.bytes);
                 (batch.left, batch.took_long) = (0, true);
                 batch.respond(&Response::EndOfStats, frame);
             }

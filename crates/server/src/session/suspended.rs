@@ -63,7 +63,7 @@ impl Session {
     /// True if a command must be suspended before it is executed, because an observer looks up its
     /// item first. Other commands find out during execution that they need the disk.
     pub(super) fn must_suspend(batch: &Batch<'_>, parsed: ParsedCommand<'_>) -> bool {
-        if !batch.wait.asks() || batch.interest.observed().is_none() {
+        if !batch.wait.asks() || !batch.interest.reports() {
             return false;
         }
         if let Command::Store(store) = parsed.command

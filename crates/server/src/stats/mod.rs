@@ -7,6 +7,7 @@ mod hot_keys;
 mod removal;
 mod rows;
 mod shown;
+mod slow;
 mod users;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) use connections::ConnectionList;
 use gather::ItemStatistics;
 pub(crate) use gather::{GatherStep, StatsResponse};
 pub(crate) use hot_keys::hot_keys;
+pub(crate) use slow::slow;
 pub(crate) use users::UserList;
 
 /// The result of a request for statistics.
@@ -90,7 +92,10 @@ fn at_once(
     match section {
         StatsSection::General => rows::section(server, Section::General, frame, out),
         // They are listed elsewhere.
-        StatsSection::Connections | StatsSection::HotKeys | StatsSection::Users => {}
+        StatsSection::Connections
+        | StatsSection::HotKeys
+        | StatsSection::Users
+        | StatsSection::Slow => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {

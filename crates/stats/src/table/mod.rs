@@ -312,6 +312,7 @@ Larder {
     "output_budget_used_bytes" gauge OutputBudgetUsedBytes "Used part of that limit.";
     "hot_keys_sampled" counter HotKeysSampled "Commands sampled for `stats hotkeys`.";
     "hot_keys_lost" counter HotKeysLost "Samples for `stats hotkeys` that were dropped because they came faster than they were evaluated.";
+    "slow_requests" counter SlowRequests "Requests that took at least as long as `--log-slower-than`. Requests that are answered together count as one.";
     "uploads_aborted" counter UploadsAborted "Incomplete values abandoned because the sender disconnected or memory was full.";
     "segment_bytes" gauge SegmentBytes "Size of a segment, in bytes.";
     "segments" gauge SegmentCount "Segments that may be in use.";

@@ -20,6 +20,7 @@ const DESCRIBED_ELSEWHERE: &[&str] = &[
     "DEBFULLNAME",
     "DESTDIR",
     "DPKG_ROOT",
+    "JOURNAL_STREAM",
     "LARDERD_DETACHED",
     "LARDERD_SUCCEEDS",
     "LARDER_",

@@ -62,6 +62,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Readers => ["same-uid", "group:www"],
         Kind::FileSize => ["/f:1g", "a b:40M"],
         Kind::Durability => ["sync", "interval=7"],
+        Kind::Duration => ["10ms", "1s"],
     };
     // The largest item may not exceed half of the memory.
     let texts = if row.name == "memory_limit" { ["1g", "3000k"] } else { texts };

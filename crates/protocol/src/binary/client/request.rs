@@ -227,6 +227,7 @@ fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
         | StatsSection::DeletePrefix
         | StatsSection::HotKeys
         | StatsSection::Users
+        | StatsSection::Slow
         | StatsSection::CacheDump { .. } => {
             return Err(Unsendable::Command);
         }

@@ -191,6 +191,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::DeletePrefix => &[b"stats", b"delete_prefix"],
         StatsSection::HotKeys => &[b"stats", b"hotkeys"],
         StatsSection::Users => &[b"stats", b"users"],
+        StatsSection::Slow => &[b"stats", b"slow"],
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }

@@ -289,6 +289,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         ("stats larder\r\n", StatsSection::Larder),
         ("stats hotkeys\r\n", StatsSection::HotKeys),
         ("stats users\r\n", StatsSection::Users),
+        ("stats slow\r\n", StatsSection::Slow),
         ("stats conns\r\n", StatsSection::Connections),
         ("stats co\r\n", StatsSection::Connections),
         ("stats s\r\n", StatsSection::Settings),

@@ -64,7 +64,7 @@ impl Journal {
         };
         let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(suppressed) = limiter.pass(monotonic_us()) {
-            log::say(format_args!("{}", line(write, suppressed)));
+            log::info_unlimited(format_args!("{}", line(write, suppressed)));
         }
     }
 }

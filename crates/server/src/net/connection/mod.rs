@@ -27,6 +27,7 @@ use crate::buffers::output::Output;
 use crate::net::hangup::HangUp;
 use crate::net::inbox::{NewConnection, Transport};
 use crate::observe::conn_table::{ConnStats, Stage};
+use crate::observe::slow::{Peer, TimedRequests};
 use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::session::{Next, Session};
@@ -239,6 +240,28 @@ impl Connection {
     /// Records when the worker learned of input: the time at which its wait for events returned.
     pub(crate) fn note_arrival(&mut self, ns: u64) {
         self.arrived_ns = ns;
+    }
+
+    /// Begins to time the requests of a turn, with `--log-slower-than`.
+    #[cold]
+    pub(crate) fn begin_timing(&mut self) {
+        self.session.note_arrival(self.arrived_ns);
+    }
+
+    /// Returns the requests whose responses are handed over now; `None` if no
+    /// request is complete.
+    #[cold]
+    pub(crate) fn take_timed(&mut self) -> Option<TimedRequests> {
+        self.session.take_timed()
+    }
+
+    /// Returns the peer as the log shows it.
+    pub(crate) fn peer_shown(&self) -> Peer {
+        match (self.transport, self.peer()) {
+            (Transport::Unix, _) => Peer::UnixSocket,
+            (Transport::Tcp, Some(address)) => Peer::Address(address),
+            (Transport::Tcp, None) => Peer::Gone,
+        }
     }
 
     /// Returns when the worker learned of the last input: the time at which its wait for events

@@ -9,7 +9,7 @@ use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
 
 use super::{CloseCause, Worker};
-use crate::log;
+use crate::log::{self, Level};
 use crate::net::connection::Connection;
 use crate::net::token::Token;
 
@@ -37,7 +37,7 @@ impl Worker {
     /// Handles that the descriptor of an ended connection has been closed.
     pub(super) fn note_closed(&self, id: i32) {
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
-        self.executor.log().event(format_args!("<{id} connection closed"));
+        self.executor.log().event(Level::Debug, format_args!("<{id} connection closed"));
     }
 
     /// Closes the connections that `larder_kill` has named.
@@ -94,7 +94,7 @@ impl Worker {
         if self.gave_up != Some(second) {
             self.gave_up = Some(second);
             let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
-            log::say(format_args!(
+            log::warn(format_args!(
                 "connections hold more than {} bytes of buffers: closing <{id} from {peer}, which \
                  holds {bytes} bytes beyond its share and made no progress for \
                  {GIVEN_UP_SECS_MIN} s",

@@ -4,7 +4,9 @@ mod closing;
 mod disk_waiters;
 mod drain;
 mod parking;
+mod slow;
 mod timing;
+mod udp;
 mod uring;
 mod welcome;
 
@@ -26,9 +28,9 @@ use crate::clock::Clock;
 use crate::net::connection::turn::{Begun, Input, TurnOutcome, TurnTerms};
 use crate::net::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Connection};
 use crate::net::connections::Connections;
-use crate::net::datagrams::{self, Datagrams};
+use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
-use crate::net::poller::{LAST_KEY, NoRing, Poller};
+use crate::net::poller::{NoRing, Poller};
 use crate::net::ring::event::Event;
 use crate::net::scratch::Scratch;
 use crate::net::token::Token;
@@ -39,7 +41,9 @@ use crate::stop::Manner;
 use crate::tls::Records;
 use disk_waiters::{Answers, DiskWaiters};
 use drain::DrainProgress;
+use slow::SlowWatch;
 use timing::{Stopwatch, Stopwatches};
+use udp::INBOX;
 
 /// The state of a worker's thread.
 #[derive(Debug)]
@@ -81,6 +85,8 @@ pub(crate) struct Worker {
     scratch: Scratch,
     clock: Clock,
     stopwatches: Stopwatches,
+    /// `None` without `--log-slower-than`.
+    slow: Option<SlowWatch>,
     unreported: UnreportedOutput,
     /// The number of kills when the worker last closed killed connections.
     kill_count: u64,
@@ -173,6 +179,7 @@ impl Worker {
             scratch: Scratch::new(Records::new(write_bytes)),
             clock: server.clock(),
             stopwatches: Stopwatches::new(server.statistics.latencies.worker(number)),
+            slow: server.statistics.slow.as_ref().map(|_| SlowWatch::default()),
             unreported: UnreportedOutput::default(),
             kill_count: 0,
             gave_up: None,
@@ -193,36 +200,6 @@ impl Worker {
 
     fn has_ring(&self) -> bool {
         matches!(self.poller, Poller::Ring(_))
-    }
-
-    /// Makes the worker serve its share of the UDP requests. Each datagram wakes one of the waiting
-    /// workers. `disk_threads` execute requests that wait for the disk.
-    ///
-    /// # Errors
-    /// Fails if the system cannot wait for the sockets.
-    pub(crate) fn share(
-        &mut self,
-        datagrams: Arc<[Datagrams]>,
-        disk_threads: Option<DiskThreads>,
-    ) -> io::Result<()> {
-        for (number, socket) in datagrams.iter().enumerate() {
-            self.poller.watch(socket, datagrams_key(number))?;
-        }
-        (self.datagrams, self.disk_threads) = (datagrams, disk_threads);
-        self.takes_datagrams = true;
-        Ok(())
-    }
-
-    /// Stops serving UDP, because a successor process serves it from now on.
-    fn leave_datagrams(&mut self) {
-        if !std::mem::take(&mut self.takes_datagrams) {
-            return;
-        }
-        for (number, socket) in self.datagrams.iter().enumerate() {
-            self.poller.stop_watching(socket, datagrams_key(number));
-            // The datagrams have woken only this worker. A ring may report the event only later.
-            self.datagrams_ready.push(number);
-        }
     }
 
     /// Serves connections until the server stops, then closes them.
@@ -248,6 +225,9 @@ impl Worker {
                 Some(Manner::Graceful | Manner::Now) => break,
             }
             self.stopwatches.end_turn();
+            if self.slow.is_some() {
+                self.judge_queued();
+            }
         }
         for token in self.connections.tokens(|_| true) {
             self.close(token, CloseReason::Shutdown);
@@ -332,15 +312,7 @@ impl Worker {
             self.show_lines(contended);
             self.end_turns(contended);
         }
-        for number in self.datagrams_ready.drain(..) {
-            let (executor, disk_threads) = (&self.executor, self.disk_threads.as_ref());
-            let wait = self.asking.wait(&self.deferred);
-            let site = datagrams::Site { executor, wait, disk_threads };
-            datagrams::serve(&self.datagrams, number, &site, &mut self.scratch);
-            if self.takes_datagrams {
-                self.poller.watch_on(&self.datagrams[number], datagrams_key(number));
-            }
-        }
+        self.serve_datagrams();
         for token in sending.drain(..) {
             self.note_stuck(token);
         }
@@ -446,6 +418,9 @@ impl Worker {
                 let arrived_ns = connection.arrived_ns();
                 turn.stopwatch = timing.map(|timing| Stopwatch { timing, arrived_ns });
             }
+            if self.slow.is_some() {
+                connection.begin_timing();
+            }
             connection.execute(executor, received, &mut turn.output, terms);
             turn.awaited = turn.awaited.max(wait.take_awaited());
             turn.needs_disk = connection.needs_disk();
@@ -523,6 +498,9 @@ impl Worker {
                 }
             }
             self.scratch.give_output(output);
+            if self.slow.is_some() {
+                self.note_handed_over(turn.token);
+            }
             self.conclude(turn.token, outcome);
         }
     }
@@ -575,15 +553,6 @@ fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Opti
         (Input::Lent(lent), Poller::Ring(ring)) => Some(ring.bytes(lent)),
         (Input::Lent(_), Poller::Epoll(_)) | (Input::Backlog, _) => None,
     }
-}
-
-/// The key of the inbox. The keys of UDP sockets are just below it. Tokens never reach them,
-/// because there cannot be that many connections.
-const INBOX: u64 = LAST_KEY;
-
-/// Returns the key of a UDP socket.
-fn datagrams_key(number: usize) -> u64 {
-    INBOX - 1 - number as u64
 }
 
 /// How many turns are in progress together. The worker receives all input, then executes it, then

@@ -102,7 +102,7 @@ impl Worker {
         sent: Result<usize, Errno>,
         contended: bool,
     ) {
-        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        let Self { connections, poller, scratch, executor, clock, stopwatches, .. } = self;
         let (Some(connection), Some(ring)) = (connections.of_mut(token), poller.ring()) else {
             return;
         };
@@ -119,6 +119,8 @@ impl Worker {
         connection.note_sent(executor);
         scratch.give_output(output);
         if !connection.is_queued() {
+            // Input that waited until the peer received the output begins to wait for the worker.
+            connection.note_arrival(stopwatches.woken_ns());
             self.begin_turn(token, contended);
         }
     }

@@ -9,6 +9,7 @@ use larder_stats::Counter;
 use rustix::net::{getpeername, getsockname};
 
 use super::Worker;
+use crate::log::Level;
 use crate::net::connection::io::Io;
 use crate::net::connection::{AWAIT_INPUT, Connection};
 use crate::net::inbox::{NewConnection, Transport};
@@ -25,7 +26,10 @@ impl Worker {
                 Ok(tls) => tls,
                 Err(error) => {
                     self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
-                    log.event(format_args!("a connection cannot be encrypted: {error}"));
+                    log.event(
+                        Level::Warn,
+                        format_args!("a connection cannot be encrypted: {error}"),
+                    );
                     continue;
                 }
             };
@@ -38,7 +42,7 @@ impl Worker {
                 conn_stats,
                 second,
             );
-            log.event(format_args!("<{} new client connection", connection.id()));
+            log.event(Level::Debug, format_args!("<{} new client connection", connection.id()));
             let (id, peer) = (connection.id(), || connection.peer());
             self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
                 watched::connection_new(out, peer(), u64::from(id.unsigned_abs()));

@@ -203,7 +203,7 @@ impl Inherited {
     fn warn_of_missing(&self, options: &Options) {
         for at in self.missing(options) {
             let path = at.path.display();
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: no inherited socket has the path {path}, so larderd does not listen \
                  there: restart it or, with systemd, add ListenStream={path} to the socket unit"
             ));
@@ -270,7 +270,7 @@ fn unnamed_tcp(address: SocketAddr, options: &Options) -> io::Result<ListenerTer
         )));
     }
     if !options.listen.is_empty() {
-        log::say(format_args!(
+        log::warn(format_args!(
             "larderd: option -l: it does not name the inherited socket {address}: the settings for \
              any address apply"
         ));

@@ -122,11 +122,11 @@ impl Changes {
         for (path, mode) in self.modes {
             if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(mode)) {
                 let path = path.display();
-                log::say(format_args!("larderd: cannot change the mode of {path}: {error}"));
+                log::warn(format_args!("larderd: cannot change the mode of {path}: {error}"));
             }
         }
         for line in self.lines {
-            log::say(format_args!("larderd: {line}"));
+            log::info(format_args!("larderd: {line}"));
         }
     }
 }

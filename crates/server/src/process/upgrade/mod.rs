@@ -105,26 +105,26 @@ impl Upgrade {
             Stage::Releasing(..) | Stage::Done(_) => Some("another process has already taken over"),
         };
         if let Some(why) = refused {
-            return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
+            return log::error(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
         }
         if let Some(why) = obstacle(server) {
-            return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
+            return log::error(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
         }
         let (memory, fate) = match fate_of_cache(server) {
             Ok(known) => known,
-            Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
+            Err(why) => return log::error(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
         };
         supervisor.notify_reloading();
         match self.start(sockets, memory.as_ref(), admin) {
             Ok(successor) => {
-                log::say(format_args!(
+                log::info(format_args!(
                     "larderd: SIGUSR2: process {} is starting to take over; {fate}",
                     successor.process.id()
                 ));
                 self.stage = Stage::Starting(successor);
             }
             Err(error) => {
-                log::say(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
+                log::error(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
                 supervisor.notify_ready();
             }
         }
@@ -196,12 +196,12 @@ impl Upgrade {
             Answer::Ready => {
                 successor.serves = true;
                 self.stage = Stage::Done(Stopwatch::start());
-                log::say(format_args!("larderd: process {pid} has taken over"));
+                log::info(format_args!("larderd: process {pid} has taken over"));
                 supervisor.notify_successor(pid);
                 return Turn::Retire;
             }
             Answer::AsksRelease => {
-                log::say(format_args!("larderd: process {pid} takes the directory over"));
+                log::info(format_args!("larderd: process {pid} takes the directory over"));
                 if let Stage::Starting(successor) = mem::replace(&mut self.stage, Stage::None) {
                     self.stage = Stage::Releasing(successor, Stopwatch::start());
                 }
@@ -216,7 +216,7 @@ impl Upgrade {
             }
         };
         self.stage = Stage::None;
-        log::say(format_args!(
+        log::error(format_args!(
             "larderd: process {pid} does not take over, and this process continues: {failure}"
         ));
         if let Some(path) = &server.options.pidfile {

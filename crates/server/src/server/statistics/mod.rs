@@ -12,6 +12,7 @@ use crate::observe::classes::Classes;
 use crate::observe::hot::HotKeys;
 use crate::observe::latency::Latencies;
 use crate::observe::prefixes::Prefixes;
+use crate::observe::slow::SlowRequests;
 use crate::observe::tally::ClassTally;
 use threads::{Thread, ThreadCounters};
 
@@ -28,6 +29,8 @@ pub(crate) struct Statistics {
     pub(crate) hot_keys: Arc<HotKeys>,
     /// How long requests take.
     pub(crate) latencies: Latencies,
+    /// Slow requests; `None` without `--log-slower-than`.
+    pub(crate) slow: Option<SlowRequests>,
     threads: ThreadCounters,
     /// Counter values at the last `stats reset`, or at the start. Statistics show the difference to
     /// them. The counters themselves are never set back: only one thread may write each, and the
@@ -46,6 +49,7 @@ impl Statistics {
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
             hot_keys: Arc::default(),
             latencies: Latencies::new(options.worker_count),
+            slow: options.log.slower_than.map(SlowRequests::new),
             threads: ThreadCounters::new(options.worker_count, disk_threads),
             at_reset: Mutex::new(counted_before(cache)),
         }

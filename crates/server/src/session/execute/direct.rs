@@ -201,7 +201,7 @@ impl<'a> Direct<'a> {
     fn observer(&self) -> Option<Observer<'_>> {
         let interest = self.executor.log.interest();
         let observer = Observer { executor: self.executor, interest, connection: NO_SESSION };
-        (!interest.is_none()).then_some(observer)
+        interest.reports().then_some(observer)
     }
 }
 

@@ -30,6 +30,7 @@ use crate::observe::classes::{Classes, ItemSize};
 use crate::observe::dump::Dump;
 use crate::observe::hot::{SampleResult, Sampler};
 use crate::observe::readers::READS_PER_HINT;
+use crate::observe::slow::{Client, TimedRequests};
 use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::server::access::RefreshError;
@@ -92,6 +93,8 @@ pub(crate) enum CommandResult {
     Gather(Box<StatsResponse>),
     /// A list of the hottest keys follows, if the peer may see it.
     HotKeys,
+    /// A list of slow requests follows.
+    Slow,
     /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
     /// The peer requests the cache's memory, which requires permission.
@@ -270,6 +273,7 @@ impl Executor {
                 true => return CommandResult::HotKeys,
                 false => Refusal::HotKeysNotAllowed.into(),
             },
+            Command::Stats(StatsSection::Slow) => return CommandResult::Slow,
             Command::Stats(section) => match stats::answer(&self.server, section, wait, frame, out)
             {
                 Answer::Done(response) => response,
@@ -440,6 +444,13 @@ impl Executor {
             Miss::Absent => {}
             Miss::Expired => self.counters.bump(Counter::GetExpired),
             Miss::Flushed => self.counters.bump(Counter::GetFlushed),
+        }
+    }
+
+    /// Logs and lists requests whose responses are handed over now, if they were slow.
+    pub(crate) fn note_timed(&self, requests: TimedRequests, client: impl FnOnce() -> Client) {
+        if let Some(slow) = &self.server.statistics.slow {
+            slow.judge(requests, &self.counters, client);
         }
     }
 

@@ -92,7 +92,7 @@ impl Certificates {
         let (provider, unknown) = cipher_suites::provider(options.ciphers.as_deref())
             .map_err(|error| format!("option -o ssl_ciphers: {error}"))?;
         if !unknown.is_empty() {
-            log::say(format_args!(
+            log::warn(format_args!(
                 "larderd: option -o ssl_ciphers: ignoring unknown cipher suites: {}",
                 unknown.join(", ")
             ));

@@ -1,10 +1,21 @@
-//! The output of `-v`, on standard error.
+//! The log of the server, on standard error: the form of its lines, their limit, and the verbosity
+//! of `-v`.
+
+mod level;
+mod limit;
+mod line;
+mod printable;
+mod stderr;
 
 use std::fmt;
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use larder_protocol::Topics;
+use serde_json::{Map, Value};
+
+pub(crate) use self::level::Level;
+use self::printable::Printable;
+pub(crate) use self::stderr::{begin, limit, tick};
 
 /// The log. `-v` logs errors and connections that open and close; `-vv` also logs commands and
 /// responses.
@@ -15,16 +26,17 @@ pub(crate) struct Log {
     interest: AtomicU32,
 }
 
-/// The events that observers of commands have asked for: the log with `-vv`, the prefix counters
-/// and `watch` clients. A batch also records here whether its commands are judged. All are in one
-/// integer, so that a turn without any of them only checks this integer.
+/// The events that observers of commands have asked for: the log with `-vv`, the prefix counters,
+/// the timer of slow requests and `watch` clients. A batch also records here whether its commands
+/// are judged. All are in one integer, so that a turn without any of them only checks this integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
 
 impl Interest {
     const COMMANDS: u32 = 1;
     const PREFIXES: u32 = 1 << 1;
-    const JUDGED: u32 = 1 << 2;
+    const TIMES: u32 = 1 << 2;
+    const JUDGED: u32 = 1 << 3;
     const TOPICS_AT: u32 = 16;
 
     /// True if no command event is observed, and commands are not judged.
@@ -49,6 +61,11 @@ impl Interest {
     #[inline]
     pub(crate) fn observed(self) -> Self {
         Self(self.0 & !Self::JUDGED)
+    }
+
+    /// True if commands are reported to the log, to the prefix counters or to watchers.
+    pub(crate) fn reports(self) -> bool {
+        self.observed().0 & !Self::TIMES != 0
     }
 
     /// True if commands and responses are written to the log.
@@ -85,6 +102,11 @@ impl Log {
         self.set_interest(Interest::PREFIXES, counted);
     }
 
+    /// Times all commands from now on.
+    pub(crate) fn time_commands(&self) {
+        self.set_interest(Interest::TIMES, true);
+    }
+
     /// True if commands are counted by prefix.
     pub(crate) fn counts_prefixes(&self) -> bool {
         self.interest().counts_prefixes()
@@ -117,52 +139,69 @@ impl Log {
         self.verbosity.load(Relaxed)
     }
 
-    /// Logs an event of a connection, or an error.
-    pub(crate) fn event(&self, words: fmt::Arguments<'_>) {
-        if self.verbosity() >= 1 {
-            say(words);
+    /// Logs an event with `-v`. With `-vv` there is no limit of lines.
+    #[track_caller]
+    pub(crate) fn event(&self, level: Level, words: fmt::Arguments<'_>) {
+        match self.verbosity() {
+            0 => {}
+            1 => stderr::write_limited(level, words, Map::new),
+            _ => write_unlimited(level, words),
         }
     }
 
     /// Logs the bytes that a connection received.
     #[cold]
     pub(crate) fn received(&self, connection: u64, bytes: &[u8]) {
-        say(format_args!("<{connection} {}", Printable(bytes)));
+        debug(format_args!("<{connection} {}", Printable(bytes)));
     }
 
     /// Logs the bytes that are sent to a connection.
     #[cold]
     pub(crate) fn answered(&self, connection: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
-            say(format_args!(">{connection} {}", Printable(bytes)));
+            debug(format_args!(">{connection} {}", Printable(bytes)));
         }
     }
 }
 
-/// Writes a line in one call, so that the lines of several threads do not mix. Ignores a failure,
-/// because standard error may be closed.
-pub(crate) fn say(words: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{words}\n").as_bytes());
+/// Logs that the server fails, or loses data or service.
+#[track_caller]
+pub(crate) fn error(words: fmt::Arguments<'_>) {
+    stderr::write_limited(Level::Error, words, Map::new);
 }
 
-/// Displays a peer's bytes safely on a terminal: truncated, without the line end, and with every
-/// unprintable character escaped.
-struct Printable<'a>(&'a [u8]);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.0.trim_ascii_end();
-        let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
-        write!(f, "{}", shown.escape_ascii())?;
-        match bytes.len() - shown.len() {
-            0 => Ok(()),
-            more => write!(f, " ... and {more} more bytes"),
-        }
-    }
+/// Logs something at which an operator should look.
+#[track_caller]
+pub(crate) fn warn(words: fmt::Arguments<'_>) {
+    stderr::write_limited(Level::Warn, words, Map::new);
 }
 
-/// Length at which the log truncates a command or a response.
-const SHOWN_BYTES_MAX: usize = 300;
+/// Same as [`warn`], with further members of the JSON object. `words` must contain them too, for
+/// the text form. `members` is not called for a line that is suppressed.
+#[track_caller]
+pub(crate) fn warn_with(words: fmt::Arguments<'_>, members: impl FnOnce() -> Map<String, Value>) {
+    stderr::write_limited(Level::Warn, words, members);
+}
+
+/// Logs an event that an operator may want to know of.
+#[track_caller]
+pub(crate) fn info(words: fmt::Arguments<'_>) {
+    stderr::write_limited(Level::Info, words, Map::new);
+}
+
+/// Same as [`info`], but without the limit of lines, for a caller that limits them itself.
+pub(crate) fn info_unlimited(words: fmt::Arguments<'_>) {
+    write_unlimited(Level::Info, words);
+}
+
+/// Logs a line of `-vv`. There is no limit, because the operator asked for all of them.
+pub(crate) fn debug(words: fmt::Arguments<'_>) {
+    write_unlimited(Level::Debug, words);
+}
+
+fn write_unlimited(level: Level, words: fmt::Arguments<'_>) {
+    stderr::write(level, &words.to_string(), &Map::new());
+}
 
 #[cfg(test)]
 mod tests {
@@ -188,12 +227,7 @@ mod tests {
         log.set_topics(Topics::EVICTIONS);
         log.set_prefixes(false);
         assert!(log.interest().is_none());
-    }
-
-    #[test]
-    fn control_bytes_are_escaped_and_long_lines_are_cut() {
-        assert_eq!(Printable(b"get a\x1b[2J\xff\r\n").to_string(), r"get a\x1b[2J\xff");
-        let long = Printable(&[b'a'; 1000]).to_string();
-        assert_eq!(long, format!("{} ... and 700 more bytes", "a".repeat(300)));
+        log.time_commands();
+        assert!(!log.interest().is_none() && !log.interest().reports());
     }
 }
