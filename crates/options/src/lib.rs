@@ -41,6 +41,7 @@ pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, ListenAt, Options};
+pub use typed::prefixes::Prefixes;
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
 pub use typed::tuning::Tuning;

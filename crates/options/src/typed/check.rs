@@ -307,7 +307,7 @@ fn warnings(values: &Values) -> Vec<String> {
         let what = "it has no effect with -e: truncating the file would crash its readers";
         warnings.push(format!("option --local-readers: {what}"));
     }
-    for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace] {
+    for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace, Id::PrefixMetrics] {
         let default = defaults.given(id).map(|given| &given.value);
         let is_changed = values.given(id).map(|given| &given.value) != default;
         if is_changed && values.given(Id::AdminListen).is_none() {

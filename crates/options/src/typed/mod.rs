@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod disk_tier;
 pub(crate) mod options;
 pub(crate) mod paths;
+pub(crate) mod prefixes;
 pub(crate) mod slabs;
 pub(crate) mod tls;
 pub(crate) mod tuning;

@@ -10,6 +10,7 @@ use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
 use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
+use crate::typed::prefixes::Prefixes;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::{ClientCertificates, Tls};
 use crate::typed::tuning::Tuning;
@@ -86,6 +87,8 @@ pub struct Options {
     /// `-D`: delimiter of key prefixes in `stats detail`, which is then on from the start. `None`:
     /// off until a client switches it on, with `:` as the delimiter.
     pub stat_prefix_delimiter: Option<u8>,
+    /// Statistics by key prefix.
+    pub prefixes: Prefixes,
     /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
     pub maxconns_fast: bool,
     /// `-o idle_timeout`: seconds after which a TCP connection without commands is closed; 0:
@@ -296,6 +299,7 @@ impl Options {
             dump: !values.switch(Id::DisableDumping),
             watch: !values.switch(Id::DisableWatch),
             stat_prefix_delimiter: values.character(Id::StatPrefix),
+            prefixes: Prefixes::of(&values),
             maxconns_fast: values.switch(Id::MaxconnsFast),
             idle_timeout_secs: values.unsigned(Id::IdleTimeout),
             track_sizes: values.switch(Id::TrackSizes),
