@@ -43,7 +43,7 @@ Examples:
   larder stats detail on; sleep 60; larder stats detail dump
 
 Exit code: 0 done; 2 bad usage, or the server could not be reached or refused (-X forbids detail,
-hotkeys and cachedump).";
+hotkeys, prefixes and cachedump).";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Section {
@@ -67,6 +67,8 @@ enum Section {
     Larder,
     /// The most frequently used keys (larderd only)
     Hotkeys,
+    /// Items, gets and hits by key prefix (larderd only)
+    Prefixes,
     /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]
     DeletePrefix,
@@ -164,6 +166,7 @@ impl Arguments {
             Section::Conns => StatsSection::Connections,
             Section::Larder => StatsSection::Larder,
             Section::Hotkeys => StatsSection::HotKeys,
+            Section::Prefixes => StatsSection::Prefixes,
             Section::DeletePrefix => StatsSection::DeletePrefix,
             Section::Reset => StatsSection::Reset,
         };

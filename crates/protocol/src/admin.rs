@@ -241,6 +241,8 @@ pub enum Refusal {
     DetailNotAllowed,
     /// `stats hotkeys` is disabled, or the peer uses UDP.
     HotKeysNotAllowed,
+    /// `stats prefixes` is disabled, or the peer uses UDP.
+    PrefixesNotAllowed,
     /// The argument of `stats detail` is neither on, off nor dump.
     BadDetail,
 }

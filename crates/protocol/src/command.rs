@@ -363,6 +363,8 @@ pub enum StatsSection {
     DeletePrefix,
     /// `stats hotkeys`: the most frequently used keys.
     HotKeys,
+    /// `stats prefixes`: items, gets and hits by key prefix.
+    Prefixes,
     /// `stats cachedump`: items of a size class.
     CacheDump {
         /// The size class.

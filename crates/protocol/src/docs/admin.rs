@@ -202,5 +202,6 @@ const REFUSALS: &[(Refusal, &str)] = &[
     (Refusal::CannotWatch, "The peer does not use a stream connection."),
     (Refusal::DetailNotAllowed, "`-X`."),
     (Refusal::HotKeysNotAllowed, "`-X`, or the request arrived over UDP."),
+    (Refusal::PrefixesNotAllowed, "`-X`, or the request arrived over UDP."),
     (Refusal::BadDetail, "The argument of `stats detail` is neither `on`, `off` nor `dump`."),
 ];

@@ -136,6 +136,12 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             [operating.md](operating.md#hot-keys). Only in Larder; not over UDP.",
     },
     CommandRow {
+        form: "stats prefixes",
+        replies: "STAT <name> <value> / END",
+        meaning: "Returns items, bytes, gets and hits by key prefix, see \
+            [operating.md](operating.md#key-prefixes). Only in Larder; not over UDP.",
+    },
+    CommandRow {
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
         meaning: "Returns keys of live items of a size class, 0 for all: up to 2 MiB, from the \

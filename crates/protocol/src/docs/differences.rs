@@ -161,8 +161,8 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients recognise only this message.",
     },
     Difference {
-        memcached: "`stats larder` and `stats hotkeys` are errors.",
-        larder: "They return statistics that memcached does not have. Both names must be written \
+        memcached: "`stats larder`, `stats hotkeys` and `stats prefixes` are errors.",
+        larder: "They return statistics that memcached does not have. These names must be written \
             in full.",
         reason: "memcached's own lists stay as they are.",
     },

@@ -192,8 +192,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix` and `hotkeys` in full;
-    /// `reset`, `settings`, `detail`, `cachedump` and `conns` also by any prefix, tried in this
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys` and `prefixes` in
+    /// full; `reset`, `settings`, `detail`, `cachedump` and `conns` also by any prefix, tried in this
     /// order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
@@ -204,6 +204,7 @@ impl<'a> Arguments<'a> {
             Some(b"larder") => StatsSection::Larder,
             Some(b"delete_prefix") => StatsSection::DeletePrefix,
             Some(b"hotkeys") => StatsSection::HotKeys,
+            Some(b"prefixes") => StatsSection::Prefixes,
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
             Some(word) if b"detail".starts_with(word) => return self.detail(),

@@ -40,6 +40,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::NoPrefixRemoval => "SERVER_ERROR the removal could not be started",
         Refusal::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
         Refusal::HotKeysNotAllowed => "CLIENT_ERROR stats hotkeys not allowed",
+        Refusal::PrefixesNotAllowed => "CLIENT_ERROR stats prefixes not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
     }
 }

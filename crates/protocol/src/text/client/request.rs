@@ -183,6 +183,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::Larder => &[b"stats", b"larder"],
         StatsSection::DeletePrefix => &[b"stats", b"delete_prefix"],
         StatsSection::HotKeys => &[b"stats", b"hotkeys"],
+        StatsSection::Prefixes => &[b"stats", b"prefixes"],
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }

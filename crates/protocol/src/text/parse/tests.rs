@@ -288,6 +288,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         ("stats sizes\r\n", StatsSection::Sizes),
         ("stats larder\r\n", StatsSection::Larder),
         ("stats hotkeys\r\n", StatsSection::HotKeys),
+        ("stats prefixes\r\n", StatsSection::Prefixes),
         ("stats conns\r\n", StatsSection::Connections),
         ("stats co\r\n", StatsSection::Connections),
         ("stats s\r\n", StatsSection::Settings),
