@@ -21,7 +21,7 @@ use crate::admin::access::journal::{Peer, Write};
 use crate::admin::access::{AccessRequest, RefusalReason, Rules};
 use crate::admin::cache::memory::Memory;
 use crate::admin::connections::activity::Activity;
-use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, status};
+use crate::admin::{cache, control, health, hot, keys, metrics, page, prefixes, removals, status};
 use crate::server::statistics::threads::Thread;
 
 /// A listener, from the point of view of its requests.
@@ -52,6 +52,7 @@ const READING: &[(&str, Role)] = &[
     ("/api/v1/hot", Role::Read),
     (cache::look::PREFIX, Role::Read),
     ("/api/v1/keys", Role::Read),
+    ("/api/v1/prefixes", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
     ("/api/v1/stats", Role::Read),
@@ -76,6 +77,7 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/settings", get(settings))
         .route("/api/v1/history", get(history))
         .route("/api/v1/hot", get(hot_keys))
+        .route("/api/v1/prefixes", get(prefixes))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/status", get(status_now))
         .route(cache::PREFIX, any(item))
@@ -236,6 +238,11 @@ async fn hot_keys(State(site): State<Site>, uri: Uri) -> Response {
     hot::hot(&serving.server, uri.query().unwrap_or_default())
 }
 
+async fn prefixes(State(site): State<Site>, uri: Uri) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    prefixes::prefixes(&serving.server, uri.query().unwrap_or_default())
+}
+
 async fn stats(State(site): State<Site>) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
     as_json(status::statistics::document(&serving.server).await)
@@ -289,6 +296,7 @@ mod tests {
             (Method::DELETE, "/api/v1/item/Li4", Role::Full),
             (Method::GET, "/elsewhere", Role::Full),
             (Method::GET, "/api/v1/stats", Role::Read),
+            (Method::GET, "/api/v1/prefixes", Role::Read),
             (Method::GET, "/api/v1/cache/a/../b", Role::Read),
             (Method::HEAD, "/api/v1/cache/", Role::Read),
             (Method::PUT, "/api/v1/cache/k", Role::Full),

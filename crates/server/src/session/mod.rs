@@ -12,6 +12,7 @@ mod long;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
+mod sampling;
 mod suspended;
 
 use std::task::Poll;
@@ -30,7 +31,6 @@ use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::session::execute::{Call, CommandResult, Executor};
-use crate::session::observer::key_of;
 use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{self, ConnectionList, StatsResponse};
 
@@ -297,29 +297,6 @@ impl Session {
         self.run_unsampled(batch, parsed)
     }
 
-    /// Same as [`Self::run_unsampled`], but also passes the key and the number of bytes to the
-    /// statistics of hot keys, which count one command in many.
-    #[cold]
-    fn run_with_sampling(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        let started = batch.out.len();
-        let step = self.run_unsampled(batch, parsed);
-        if matches!(step, Step::Stop(_, Next::Disk)) {
-            // The command runs again after the disk read.
-            return step;
-        }
-        let key = key_of(parsed.command);
-        let mut bytes = parsed.consumed + batch.out.len().saturating_sub(started);
-        if let Command::Store(store) = parsed.command {
-            bytes += payload_bytes(store, parsed.frame);
-        } else if let (State::Large(..), Some(key)) = (&self.state, key) {
-            // The pieces of the value are sent later.
-            let meta = batch.executor.cache().peek(key);
-            bytes = bytes.max(meta.map_or(0, |meta| meta.value_bytes));
-        }
-        batch.executor.sample(key, bytes);
-        step
-    }
-
     #[inline]
     fn run_unsampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
         if batch.interest.is_none() {
@@ -428,6 +405,13 @@ impl Session {
                 stats::hot_keys(batch.executor.server(), frame, &mut batch.out.bytes);
                 (batch.left, batch.took_long) = (0, true);
                 batch.respond(&Response::EndOfStats, frame);
+            }
+            CommandResult::Prefixes if self.is_brief => {
+                batch.respond(&Refusal::PrefixesNotAllowed.into(), frame);
+            }
+            CommandResult::Prefixes => {
+                let gathering = StatsResponse::prefix_report(batch.executor.server());
+                self.gather(batch, Box::new(gathering), frame);
             }
             CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
             CommandResult::Pending => return self.suspend(parsed),

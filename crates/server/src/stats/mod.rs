@@ -4,6 +4,7 @@ mod by_class;
 mod connections;
 mod gather;
 mod hot_keys;
+mod prefixes;
 mod removal;
 mod rows;
 mod shown;
@@ -68,8 +69,8 @@ fn at_once(
 ) -> Response {
     match section {
         StatsSection::General => rows::section(server, Section::General, frame, out),
-        // Both of them are listed elsewhere.
-        StatsSection::Connections | StatsSection::HotKeys => {}
+        // They are listed elsewhere.
+        StatsSection::Connections | StatsSection::HotKeys | StatsSection::Prefixes => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {
@@ -82,6 +83,7 @@ fn at_once(
         StatsSection::Reset => {
             server.reset_counters();
             server.statistics.prefixes.reset();
+            server.statistics.prefix_stats.reset();
             return Response::Reset;
         }
     }

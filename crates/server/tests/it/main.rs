@@ -44,6 +44,7 @@ mod moments;
 mod options;
 mod pair;
 mod peers;
+mod prefixes;
 mod process;
 mod removal;
 mod restart;

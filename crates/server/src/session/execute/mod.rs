@@ -29,6 +29,7 @@ use crate::log::Log;
 use crate::observe::classes::{Classes, ItemSize};
 use crate::observe::dump::Dump;
 use crate::observe::hot::{SampleResult, Sampler};
+use crate::observe::prefix_stats::Access;
 use crate::observe::readers::READS_PER_HINT;
 use crate::observe::watch::Watch;
 use crate::server::Server;
@@ -92,6 +93,8 @@ pub(crate) enum CommandResult {
     Gather(Box<StatsResponse>),
     /// A list of the hottest keys follows, if the peer may see it.
     HotKeys,
+    /// The statistics by prefix follow, if the peer may see them.
+    Prefixes,
     /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
     /// The peer requests the cache's memory, which requires permission.
@@ -261,6 +264,10 @@ impl Executor {
             Command::Stats(StatsSection::HotKeys) => match self.server.options.dump {
                 true => return CommandResult::HotKeys,
                 false => Refusal::HotKeysNotAllowed.into(),
+            },
+            Command::Stats(StatsSection::Prefixes) => match self.server.options.dump {
+                true => return CommandResult::Prefixes,
+                false => Refusal::PrefixesNotAllowed.into(),
             },
             Command::Stats(section) => match stats::answer(&self.server, section, wait, frame, out)
             {
@@ -437,8 +444,8 @@ impl Executor {
     }
 
     /// Passes a sampled command to the hot keys, with the bytes of its request and response.
-    pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize) {
-        match self.sampler.pass(key, bytes) {
+    pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize, access: Access) {
+        match self.sampler.pass(key, bytes, access) {
             Some(SampleResult::Passed) => self.counters.bump(Counter::HotKeysSampled),
             Some(SampleResult::Lost) => self.counters.bump(Counter::HotKeysLost),
             Some(SampleResult::Off) | None => {}
@@ -473,7 +480,7 @@ impl Executor {
                 for _ in 0..reads {
                     self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
                     if self.sampler.is_due() {
-                        self.sample(Some(key), key.len() + meta.value_bytes);
+                        self.sample(Some(key), key.len() + meta.value_bytes, Access::Hit);
                     }
                 }
             }
