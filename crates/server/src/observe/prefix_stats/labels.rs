@@ -46,6 +46,8 @@ impl Labels {
     pub(super) fn series(&mut self, report: &PrefixReport, accesses: &Accesses) -> Vec<Series> {
         let with_items = report.rows.iter().filter(|row| row.sums.stored.bytes > 0);
         let top: Vec<_> = with_items.take(LABELS_MAX).collect();
+        // Before the first series, no gets have been shown as those of others.
+        let is_first = self.members.is_empty() && self.others == [0; 2];
         let former = &mut self.former;
         self.members.retain(|prefix, start| {
             let is_member = top.iter().any(|row| row.prefix == *prefix);
@@ -58,7 +60,8 @@ impl Labels {
         let mut own_sums = self.former;
         let (mut series, mut stored_rest) = (Vec::new(), stored_sum(report));
         for row in &top {
-            let start = *self.members.entry(row.prefix.clone()).or_insert(row.sums.gets);
+            let begin = if is_first { Gets::default() } else { row.sums.gets };
+            let start = *self.members.entry(row.prefix.clone()).or_insert(begin);
             let own = since(row.sums.gets, start);
             own_sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
             let Sums { stored, .. } = row.sums;

@@ -156,6 +156,8 @@ fn the_counters_of_series_never_decrease() {
         let sum: u64 = report.series.iter().map(|series| series.items).sum();
         assert_eq!(sum, 60, "the series contain all items");
         let now = shared(&report);
+        let own: u64 = report.series.iter().map(|series| series.gets).sum();
+        assert!(round > 0 || own == 60, "the first series contain all gets: {own}");
         // Ten prefixes share the series, and each has one get in a round. A prefix that receives a
         // series of its own leaves its gets until then to the others.
         assert!(now.0 >= last.0 && now.0 - last.0 <= 70, "{last:?}, then {now:?}");
