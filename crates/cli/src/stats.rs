@@ -67,7 +67,7 @@ enum Section {
     Larder,
     /// The most frequently used keys (larderd only)
     Hotkeys,
-    /// Items, gets and hits by key prefix (larderd only)
+    /// Items, reads and hits by key prefix (larderd only)
     Prefixes,
     /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]

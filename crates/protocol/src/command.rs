@@ -363,7 +363,7 @@ pub enum StatsSection {
     DeletePrefix,
     /// `stats hotkeys`: the most frequently used keys.
     HotKeys,
-    /// `stats prefixes`: items, gets and hits by key prefix.
+    /// `stats prefixes`: items, reads and hits by key prefix.
     Prefixes,
     /// `stats cachedump`: items of a size class.
     CacheDump {

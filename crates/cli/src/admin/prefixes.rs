@@ -38,7 +38,7 @@ the whole cache. Gets and hits are estimates from samples, counted since the sam
 the last stats reset; the column after the gets is their likely maximum error. Bytes of a prefix
 outside 0x21 to 0x7e are escaped, for example as \\x20.
 
-The first request starts the census; the tool waits for it for up to 30 s.
+The first request starts the census; the tool waits for it for up to two minutes.
 
 Examples:
   larder prefixes
@@ -84,7 +84,10 @@ fn wait_for_census(client: &Client, limit: u32) -> Result<Value> {
             return Ok(report);
         }
         if began.elapsed() >= CENSUS_MAX {
-            bail!("{} has not finished its census in 30 s: try again later", client.address());
+            bail!(
+                "{} has not finished its census in two minutes: try again later",
+                client.address()
+            );
         }
         std::thread::sleep(PAUSE);
     }
@@ -120,5 +123,5 @@ fn shown_prefix(row: &Value) -> Result<String> {
 }
 
 /// How long the tool waits for the first census, and the pause between two requests.
-const CENSUS_MAX: Duration = Duration::from_secs(30);
+const CENSUS_MAX: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(200);

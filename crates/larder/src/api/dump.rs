@@ -149,8 +149,8 @@ impl Cache {
         self.shared().engine.sample_groups(groups, self.now(), visit);
     }
 
-    /// Same as [`Cache::sample_groups`], but also passes the key of each item to `visit`. Items that
-    /// are only on the disk are not visited.
+    /// Same as [`Cache::sample_groups`], but also passes the key of each item to `visit`. Items
+    /// that are only on the disk are not visited.
     ///
     /// Cost: that of [`Cache::sample_groups`], a copy of each key, and one allocation.
     ///

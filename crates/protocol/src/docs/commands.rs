@@ -138,7 +138,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "stats prefixes",
         replies: "STAT <name> <value> / END",
-        meaning: "Returns items, bytes, gets and hits by key prefix, see \
+        meaning: "Returns items, bytes, reads and hits by key prefix, see \
             [operating.md](operating.md#key-prefixes). Only in Larder; not over UDP.",
     },
     CommandRow {

@@ -192,9 +192,9 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys` and `prefixes` in
-    /// full; `reset`, `settings`, `detail`, `cachedump` and `conns` also by any prefix, tried in this
-    /// order.
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys` and
+    /// `prefixes` in full; `reset`, `settings`, `detail`, `cachedump` and `conns` also by any
+    /// prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,

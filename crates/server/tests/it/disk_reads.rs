@@ -149,7 +149,7 @@ fn commands_are_sampled_after_reads_of_the_disk() -> Result<()> {
         let row = statistics.lines().find_map(|line| line.strip_prefix("STAT hot_keys_sampled "));
         sampled.push(row.context("hot_keys_sampled")?.parse::<u64>()?);
     }
-    // Each round has 3,000 gets, of which at least one in 128 is sampled.
+    // Each round has 3,000 reads, of which at least one in 128 is sampled.
     ensure!(sampled.windows(2).all(|pair| pair[0] < pair[1]), "{sampled:?}");
     Ok(())
 }

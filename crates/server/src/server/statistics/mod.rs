@@ -27,7 +27,7 @@ pub(crate) struct Statistics {
     pub(crate) prefixes: Prefixes,
     /// The keys that are requested most.
     pub(crate) hot_keys: Arc<HotKeys>,
-    /// Items, gets and hits by prefix (`stats prefixes`).
+    /// Items, reads and hits by prefix (`stats prefixes`).
     pub(crate) prefix_stats: Arc<PrefixStats>,
     /// How long requests take.
     pub(crate) latencies: Latencies,
@@ -60,8 +60,8 @@ impl Statistics {
         }
     }
 
-    /// Returns the last report of [`Self::prefix_stats`]. The first call starts the sampling and the
-    /// census; its report is empty.
+    /// Returns the last report of [`Self::prefix_stats`]. The first call starts the sampling and
+    /// the census; its report is empty.
     pub(crate) fn prefix_report(&self) -> Arc<PrefixReport> {
         self.hot_keys.enable();
         self.prefix_stats.report()
