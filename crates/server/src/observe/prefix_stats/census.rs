@@ -135,7 +135,7 @@ const SUMS: usize = 3;
 
 /// Maximum number of groups that a census visits. They have about 1.3 million items, and are the
 /// index of a new cache of 2 GiB.
-const GROUPS_MAX: u64 = 1 << 17;
+pub(super) const GROUPS_MAX: u64 = 1 << 17;
 
 /// How long the thread visits groups without a pause.
 pub(super) const SLICE_MAX: Duration = Duration::from_millis(5);

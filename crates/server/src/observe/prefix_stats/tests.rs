@@ -3,6 +3,7 @@
 use larder::Clock;
 use larder_options::Options;
 
+use super::census::GROUPS_MAX;
 use super::labels::LABELS_MAX;
 use super::*;
 
@@ -17,8 +18,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with_memory(64 << 20)
+    }
+
+    fn with_memory(bytes: u64) -> Self {
         let (options, _) = Options::from_map([("memory_limit", "64")]).unwrap();
-        let builder = Cache::builder().memory_bytes(64 << 20).clock(Clock::Ticked);
+        let builder = Cache::builder().memory_bytes(bytes).clock(Clock::Ticked);
         let cache = builder.open().unwrap();
         let classes = Arc::new(Classes::new(&options.slabs, options.cas));
         let stats = PrefixStats::new(b':', true, cache.clone(), classes);
@@ -83,6 +88,30 @@ fn a_census_counts_all_items_of_a_small_cache() {
         scene.cache.delete(format!("b:{number:04}")).unwrap();
     });
     assert_eq!(scene.report().rows.len(), 1, "the next census does not find removed items");
+}
+
+#[test]
+fn a_census_of_a_large_index_is_a_sample_within_its_error() {
+    // The index of a new cache of this size has twice as many groups as a census visits.
+    let mut scene = Scene::with_memory(4 << 30);
+    assert!(scene.cache.group_count() > GROUPS_MAX);
+    let truth = [("a", 40_000), ("b", 10_000), ("c", 1000)];
+    for (prefix, items) in truth {
+        (0..items).for_each(|number| scene.store(format!("{prefix}:{number:05}").as_bytes()));
+    }
+    let first = scene.report();
+    let share = first.census.unwrap().share;
+    assert!(share < 1.0, "{share}");
+    for (prefix, items) in truth {
+        let row = first.rows.iter().find(|row| &row.prefix[..] == prefix.as_bytes()).unwrap();
+        let Stored { items: found, items_error: error, bytes, bytes_error } = row.sums.stored;
+        assert!(error > 0 && error < items / 5, "{row:?}");
+        assert!(found.abs_diff(items) <= 2 * error, "{row:?}");
+        assert!(bytes.abs_diff(items * 86) <= 2 * bytes_error, "{row:?}");
+    }
+    // The next census visits the other groups.
+    let second = scene.report();
+    assert_ne!(first.rows[0].sums, second.rows[0].sums);
 }
 
 #[test]
