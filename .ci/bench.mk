@@ -120,5 +120,8 @@ bench-traces: build $(MEMCACHED) ## Miss ratios on the traces of LARDER_TRACES; 
 bench-soak: ## A cache under load for MINUTES (1); fails on a wrong value or too much memory
 	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)
 
+bench-quotas: ## Quotas by prefix, simulated on the traces of LARDER_TRACES, 5 to 15 min
+	cargo bench -p larder-bench --bench quotas
+
 bench-ttl: ## Expired items that are still held, in simulated time
 	cargo bench -p larder-bench --bench ttl

@@ -59,6 +59,7 @@ enum Larder {
     Top(top::Arguments),
     Keys(admin::keys::Arguments),
     Hot(admin::hot::Arguments),
+    Prefixes(admin::prefixes::Arguments),
     Drain(admin::drain::Arguments),
     Kill(admin::kill::Arguments),
     Passwd(passwd::Arguments),
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Larder::Top(arguments) => top::run(&arguments),
         Larder::Keys(arguments) => admin::keys::run(&arguments),
         Larder::Hot(arguments) => admin::hot::run(&arguments),
+        Larder::Prefixes(arguments) => admin::prefixes::run(&arguments),
         Larder::Drain(arguments) => admin::drain::run(&arguments),
         Larder::Kill(arguments) => admin::kill::run(&arguments),
         Larder::Passwd(arguments) => passwd::run(&arguments),
@@ -108,8 +110,8 @@ Examples:
 Subcommands that use a server take its address with --server: a host, host:port, [IPv6]:port, or the
 path of a Unix socket: /run/larder.sock, ./larder.sock or unix:larder.sock. The default port is
 11211, and the default server is 127.0.0.1. export has no default server, and replay without
---server uses a cache inside the tool. top, keys, hot, drain, kill and delete --prefix take the address of
-the admin listener, which must include the port; the default is LARDER_ADMIN, or
+--server uses a cache inside the tool. top, keys, hot, prefixes, drain, kill and delete --prefix take
+the address of the admin listener, which must include the port; the default is LARDER_ADMIN, or
 /run/larder/admin.sock. The password of --user is the only line of --password-file, or
 LARDER_PASSWORD.
 

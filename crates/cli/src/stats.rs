@@ -43,7 +43,7 @@ Examples:
   larder stats detail on; sleep 60; larder stats detail dump
 
 Exit code: 0 done; 2 bad usage, or the server could not be reached or refused (-X forbids detail,
-hotkeys and cachedump).";
+hotkeys, prefixes and cachedump).";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Section {
@@ -69,6 +69,8 @@ enum Section {
     Hotkeys,
     /// Latest slow requests (--log-slower-than)
     Slow,
+    /// Items, reads and hits by key prefix (larderd only)
+    Prefixes,
     /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]
     DeletePrefix,
@@ -169,6 +171,7 @@ impl Arguments {
             Section::Larder => StatsSection::Larder,
             Section::Hotkeys => StatsSection::HotKeys,
             Section::Slow => StatsSection::Slow,
+            Section::Prefixes => StatsSection::Prefixes,
             Section::DeletePrefix => StatsSection::DeletePrefix,
             Section::Users => StatsSection::Users,
             Section::Reset => StatsSection::Reset,

@@ -43,6 +43,7 @@ pub use typed::addresses::{ListenAt, UnixListenAt};
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
 pub use typed::log::{LogFormat, LogOptions, LogTime};
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, Options};
+pub use typed::prefixes::Prefixes;
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
 pub use typed::tuning::Tuning;

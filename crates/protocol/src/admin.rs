@@ -243,6 +243,8 @@ pub enum Refusal {
     HotKeysNotAllowed,
     /// The peer of `stats slow` uses UDP.
     SlowNotAllowed,
+    /// `stats prefixes` is disabled, or the peer uses UDP.
+    PrefixesNotAllowed,
     /// The argument of `stats detail` is neither on, off nor dump.
     BadDetail,
 }

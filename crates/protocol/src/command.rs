@@ -384,6 +384,8 @@ pub enum StatsSection {
     HotKeys,
     /// `stats slow`: the latest slow requests.
     Slow,
+    /// `stats prefixes`: items, reads and hits by key prefix.
+    Prefixes,
     /// `stats cachedump`: items of a size class.
     CacheDump {
         /// The size class.

@@ -144,6 +144,7 @@ fn stats(section: StatsSection) -> Permission<'static> {
         | StatsSection::DeletePrefix
         | StatsSection::HotKeys
         | StatsSection::Slow
+        | StatsSection::Prefixes
         | StatsSection::CacheDump { .. } => Permission::of(Right::Read, Scope::AllItems),
         StatsSection::Users | StatsSection::Reset => Permission::of(Right::Admin, Scope::AllItems),
     }

@@ -10,6 +10,7 @@
 //! | `keys.rs` | `larder keys` |
 //! | `removal.rs` | `larder delete --prefix` |
 //! | `hot.rs` | `larder hot` |
+//! | `prefixes.rs` | `larder prefixes` |
 //! | `json.rs` | reads members of the responses, among them keys |
 
 pub(crate) mod address;
@@ -19,5 +20,6 @@ pub(crate) mod hot;
 pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod kill;
+pub(crate) mod prefixes;
 mod refusal;
 pub(crate) mod removal;

@@ -254,7 +254,8 @@ fn answering(status: &'static str, document: &'static str) -> String {
     start_server(move |mut stream| {
         let mut request = [0; 4096];
         let received = stream.read(&mut request).unwrap();
-        assert!(request[..received].starts_with(b"GET /api/v1/hot?limit="));
+        let is_of = |path: &[u8]| request[..received].starts_with(path);
+        assert!(is_of(b"GET /api/v1/hot?limit=") || is_of(b"GET /api/v1/prefixes?limit="));
         let bytes = document.len();
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {bytes}\r\n\r\n");
         stream.write_all((head + document).as_bytes()).unwrap();
@@ -296,4 +297,37 @@ fn a_server_without_hot_keys_is_named() {
     larder(b"", &["hot", "--server", &address]).failed(2, "its response is not JSON");
     let address = answering("200 OK", r#"{"by_rate":[{}]}"#);
     larder(b"", &["hot", "--server", &address]).failed(2, "no number");
+}
+
+#[test]
+fn prefixes_are_shown_with_their_error_and_escaped() {
+    let address = answering(
+        "200 OK",
+        r#"{"census":{"age_secs":2.0,"share":1.0},"counted_secs":60.0,"rows":[
+            {"prefix":"a\u001b]0;x","items":7,"bytes":2048,"gets":1000,"gets_error":95,
+            "hits":900,"hits_error":90},
+            {"prefix_base64":"/wA=","items":1,"bytes":60,"gets":0,"gets_error":0,"hits":0}],
+            "none":{"items":0,"bytes":0,"gets":0,"gets_error":0,"hits":0},
+            "other":{"items":3,"bytes":300,"gets":8,"gets_error":24,"hits":4}}"#,
+    );
+    let shown = text(larder(b"", &["prefixes", "--server", &address]).printed());
+    let expected = "\
+census of 100 % of the items 2 s ago; gets of the last 60 s
+
+       bytes      items       gets        ±   hits  prefix
+     2.0 KiB          7       1000       95 90.0 %  a\\x1b]0;x
+        60 B          1          0        0      -  \\xff\\x00
+         0 B          0          0        0      -  (none)
+       300 B          3          8       24 50.0 %  (other)
+";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn prefixes_of_a_server_are_shown_unless_it_forbids_it() {
+    let managed = Managed::start(&[]);
+    managed.store(&[b"a:b"]);
+    let shown = text(managed.larder(&["prefixes"]).printed());
+    assert!(shown.lines().any(|line| line.contains(" 1 ") && line.ends_with("  a")), "{shown}");
+    Managed::start(&["-X"]).larder(&["prefixes"]).failed(2, "-X");
 }

@@ -91,6 +91,7 @@ fn every_section_of_the_statistics_can_be_asked_for() {
     let stats = |args: &[&str]| String::from_utf8(fixture.larder("stats", args).printed()).unwrap();
     assert!(stats(&["conns"]).contains("addr"), "the connection of the tool itself");
     stats(&["hotkeys"]);
+    stats(&["prefixes"]);
     stats(&["delete_prefix"]);
     assert_eq!(stats(&["detail", "on"]), "");
     fixture.larder("set", &["user:1", "v"]).printed();

@@ -166,9 +166,14 @@ impl Index {
 
     pub(crate) fn key(&self, found: &Found) -> Vec<u8> {
         let mut key = Vec::new();
-        let key_at = found.record_at + found.header.key_at();
-        self.region().memory().read(key_at, found.header.key_bytes(), &mut key);
+        self.read_key(found, &mut key);
         key
+    }
+
+    /// Appends the key of an item to `out`.
+    pub(crate) fn read_key(&self, found: &Found, out: &mut Vec<u8>) {
+        let key_at = found.record_at + found.header.key_at();
+        self.region().memory().read(key_at, found.header.key_bytes(), out);
     }
 
     /// Stores `now` as the time of last use of an item that a reader found without a lock.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_item::{Meta, Second};
+use larder_item::{KEY_BYTES_MAX, Meta, Second};
 use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::engine::Engine;
@@ -214,18 +214,50 @@ impl Engine {
         }
     }
 
+    /// Same as [`Engine::sample_groups`], but also passes the key of each item.
+    ///
+    /// Cost: that of [`Engine::sample_groups`], a copy of each key, and one allocation a call.
+    pub fn sample_keys(
+        &self,
+        groups: std::ops::Range<u64>,
+        now: Second,
+        mut visit: impl FnMut(&[u8], &Sampled),
+    ) {
+        self.segments().flush_if_due(now);
+        let mut key = Vec::with_capacity(KEY_BYTES_MAX);
+        for group in groups.start..groups.end.min(self.index().groups()) {
+            self.prefetch_groups_from(group + 1);
+            for found in self.index().linked(group) {
+                key.clear();
+                let sampled = self.look_at(&found, now, |engine| {
+                    engine.index().read_key(&found, &mut key);
+                    engine.sampled(&found, now)
+                });
+                // The copied key is valid only if the item did not change during the copy.
+                if let Some(sampled) = sampled {
+                    visit(&key, &sampled);
+                }
+            }
+        }
+    }
+
     fn sample_group(&self, group: u64, now: Second, visit: &mut impl FnMut(&Sampled)) {
         for found in self.index().linked(group) {
-            let sampled = |engine: &Self| Sampled {
-                key_bytes: found.header.key_bytes(),
-                meta: engine.index().meta(&found, engine.index().value_bytes(&found), now),
-                placed: begun(found.sequence),
-                is_new: engine.segments().stream(found.slot.segment()).pool == Pool::Small,
-                is_read: found.slot.freq() > 0,
-            };
-            if let Some(sampled) = self.look_at(&found, now, sampled) {
+            let sampled = self.look_at(&found, now, |engine| engine.sampled(&found, now));
+            if let Some(sampled) = sampled {
                 visit(&sampled);
             }
+        }
+    }
+
+    /// Returns an item in the form of samples. The caller checks that the item did not change.
+    fn sampled(&self, found: &Found, now: Second) -> Sampled {
+        Sampled {
+            key_bytes: found.header.key_bytes(),
+            meta: self.index().meta(found, self.index().value_bytes(found), now),
+            placed: begun(found.sequence),
+            is_new: self.segments().stream(found.slot.segment()).pool == Pool::Small,
+            is_read: found.slot.freq() > 0,
         }
     }
 

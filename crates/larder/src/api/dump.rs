@@ -149,6 +149,23 @@ impl Cache {
         self.shared().engine.sample_groups(groups, self.now(), visit);
     }
 
+    /// Same as [`Cache::sample_groups`], but also passes the key of each item to `visit`. Items
+    /// that are only on the disk are not visited.
+    ///
+    /// Cost: that of [`Cache::sample_groups`], a copy of each key, and one allocation.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "value", None)?;
+    /// let mut keys = Vec::new();
+    /// cache.sample_keys(0..cache.group_count(), |key, _| keys.push(key.to_vec()));
+    /// assert_eq!(keys, [b"k"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sample_keys(&self, groups: std::ops::Range<u64>, visit: impl FnMut(&[u8], &Sampled)) {
+        self.shared().engine.sample_keys(groups, self.now(), visit);
+    }
+
     /// Returns the number of groups of the index. It never decreases.
     pub fn group_count(&self) -> u64 {
         self.shared().engine.group_count()

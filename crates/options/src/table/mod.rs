@@ -112,8 +112,8 @@ DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
     .doc("refuse flush_all and every removal by prefix (delete_prefix), also by the admin listener");
 DisableDumping = Row::letter('X', "disable_dumping", Switch)
     .doc("refuse commands and admin requests that list keys: stats cachedump, stats detail, stats \
-          hotkeys, lru_crawler metadump and mgdump, /api/v1/keys and /api/v1/hot; hide the prefix \
-          of a removal and the keys in stats slow and /api/v1/slow");
+          hotkeys, stats prefixes, lru_crawler metadump and mgdump, /api/v1/keys, /api/v1/hot and \
+          /api/v1/prefixes; hide the prefix of a removal and the keys in stats slow and /api/v1/slow");
 DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
 AuthFile = Row::letter('Y', "auth_file", Path)
     .doc("file of lines user:password with which clients log in; only the text protocol is \
@@ -327,6 +327,12 @@ Users = Row::new(Place::Long, "users", Path)
     .doc("TOML file of users with passwords, rights and key prefixes: users = [ { name = \"shop\", \
           hash = \"…\", rights = \"write\", prefixes = [\"shop:\"] }, … ]; clients log in as with -Y or \
           -S, or by certificate; larder passwd prints the hashes; read again when it changes");
+PrefixDelimiter = Row::new(Place::Long, "prefix_delimiter", Kind::Character)
+    .doc("delimiter of key prefixes in stats prefixes and /api/v1/prefixes (default: the one of -D, \
+          otherwise a colon)");
+PrefixMetrics = Row::new(Place::Long, "prefix_metrics", Switch)
+    .doc("add the 50 key prefixes with the most bytes to /metrics, as labels: everyone who may read \
+          the metrics then reads these prefixes; not with -X");
 AdminListen = Row::new(Place::Long, "admin_listen", Kind::AdminListen)
     .doc("addresses of the admin listener, which speaks HTTP: host:port, [IPv6]:port, *:port or \
           the path of a unix socket that begins with / or a dot, several separated by semicolons; \

@@ -369,7 +369,7 @@ fn warnings(values: &Values) -> Vec<String> {
         let what = "its unix sockets have no effect with -s: name that path in -l instead";
         warnings.push(format!("option -l: {what}"));
     }
-    for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace] {
+    for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace, Id::PrefixMetrics] {
         let default = defaults.given(id).map(|given| &given.value);
         let is_changed = values.given(id).map(|given| &given.value) != default;
         if is_changed && values.given(Id::AdminListen).is_none() {

@@ -6,6 +6,7 @@ pub(crate) mod disk_tier;
 pub(crate) mod log;
 pub(crate) mod options;
 pub(crate) mod paths;
+pub(crate) mod prefixes;
 pub(crate) mod slabs;
 pub(crate) mod tls;
 pub(crate) mod tuning;

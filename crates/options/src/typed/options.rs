@@ -11,6 +11,7 @@ use crate::typed::addresses::local_readers;
 use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
 use crate::typed::log::LogOptions;
+use crate::typed::prefixes::Prefixes;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::Tls;
 use crate::typed::tuning::Tuning;
@@ -89,6 +90,8 @@ pub struct Options {
     /// `-D`: delimiter of key prefixes in `stats detail`, which is then on from the start. `None`:
     /// off until a client switches it on, with `:` as the delimiter.
     pub stat_prefix_delimiter: Option<u8>,
+    /// Statistics by key prefix.
+    pub prefixes: Prefixes,
     /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
     pub maxconns_fast: bool,
     /// `-o idle_timeout`: seconds after which a TCP connection without commands is closed; 0:
@@ -255,6 +258,7 @@ impl Options {
             dump: !values.switch(Id::DisableDumping),
             watch: !values.switch(Id::DisableWatch),
             stat_prefix_delimiter: values.character(Id::StatPrefix),
+            prefixes: Prefixes::of(&values),
             maxconns_fast: values.switch(Id::MaxconnsFast),
             idle_timeout_secs: values.unsigned(Id::IdleTimeout),
             track_sizes: values.switch(Id::TrackSizes),

@@ -236,5 +236,6 @@ const REFUSALS: &[(Refusal, &str)] = &[
     (Refusal::DetailNotAllowed, "`-X`."),
     (Refusal::HotKeysNotAllowed, "`-X`, or the request arrived over UDP."),
     (Refusal::SlowNotAllowed, "`stats slow` arrived over UDP."),
+    (Refusal::PrefixesNotAllowed, "`-X`, or the request arrived over UDP."),
     (Refusal::BadDetail, "The argument of `stats detail` is neither `on`, `off` nor `dump`."),
 ];

@@ -174,6 +174,13 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             [operating.md](operating.md#slow-requests). Only in Larder; not over UDP.",
     },
     CommandRow {
+        form: "stats prefixes",
+        needs: Needs::OfAll(Right::Read),
+        replies: "STAT <name> <value> / END",
+        meaning: "Returns items, bytes, reads and hits by key prefix, see \
+            [operating.md](operating.md#key-prefixes). Only in Larder; not over UDP.",
+    },
+    CommandRow {
         form: "stats cachedump <class> <items>",
         needs: Needs::OfAll(Right::Read),
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",

@@ -161,8 +161,9 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients recognise only this message.",
     },
     Difference {
-        memcached: "`stats larder`, `stats hotkeys` and `stats slow` are errors.",
-        larder: "They return statistics that memcached does not have. The names must be written \
+        memcached: "`stats larder`, `stats hotkeys`, `stats prefixes`, `stats slow` and `stats \
+            users` are errors.",
+        larder: "They return statistics that memcached does not have. These names must be written \
             in full.",
         reason: "memcached's own lists stay as they are.",
     },

@@ -220,9 +220,9 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys`, `users` and
-    /// `slow` in full; `reset`, `settings`, `detail`, `cachedump` and `conns` also by any prefix,
-    /// tried in this order.
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys`, `users`,
+    /// `slow` and `prefixes` in full; `reset`, `settings`, `detail`, `cachedump` and `conns` also
+    /// by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,
@@ -234,6 +234,7 @@ impl<'a> Arguments<'a> {
             Some(b"hotkeys") => StatsSection::HotKeys,
             Some(b"users") => StatsSection::Users,
             Some(b"slow") => StatsSection::Slow,
+            Some(b"prefixes") => StatsSection::Prefixes,
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
             Some(word) if b"detail".starts_with(word) => return self.detail(),

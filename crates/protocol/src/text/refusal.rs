@@ -42,6 +42,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
         Refusal::HotKeysNotAllowed => "CLIENT_ERROR stats hotkeys not allowed",
         Refusal::SlowNotAllowed => "CLIENT_ERROR stats slow not allowed",
+        Refusal::PrefixesNotAllowed => "CLIENT_ERROR stats prefixes not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
     }
 }

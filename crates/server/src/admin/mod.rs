@@ -17,6 +17,7 @@ mod json;
 mod keys;
 mod metrics;
 mod page;
+mod prefixes;
 mod removals;
 mod routes;
 mod slow;

@@ -22,7 +22,9 @@ use crate::admin::access::journal::{Peer, Write};
 use crate::admin::access::{AccessRequest, RefusalReason, Rules};
 use crate::admin::cache::memory::Memory;
 use crate::admin::connections::activity::Activity;
-use crate::admin::{cache, control, health, hot, keys, metrics, page, removals, slow, status};
+use crate::admin::{
+    cache, control, health, hot, keys, metrics, page, prefixes, removals, slow, status,
+};
 use crate::server::statistics::threads::Thread;
 use crate::users::user::User;
 
@@ -60,6 +62,7 @@ const READING: &[(&str, Role)] = &[
     ("/api/v1/hot", Role::Read),
     (cache::look::PREFIX, Role::Read),
     ("/api/v1/keys", Role::Read),
+    ("/api/v1/prefixes", Role::Read),
     ("/api/v1/role", Role::Probe),
     ("/api/v1/settings", Role::Read),
     ("/api/v1/slow", Role::Read),
@@ -86,6 +89,7 @@ pub(super) fn router(shared: Arc<Shared>, rules: Rules) -> Router {
         .route("/api/v1/history", get(history))
         .route("/api/v1/hot", get(hot_keys))
         .route("/api/v1/slow", get(slow))
+        .route("/api/v1/prefixes", get(prefixes))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/status", get(status_now))
         .route(cache::PREFIX, any(item))
@@ -255,6 +259,11 @@ async fn slow(State(site): State<Site>) -> Response {
     slow::slow(&serving.server)
 }
 
+async fn prefixes(State(site): State<Site>, uri: Uri) -> Response {
+    let Some(serving) = site.shared.serving.get() else { return recovering() };
+    prefixes::prefixes(&serving.server, uri.query().unwrap_or_default())
+}
+
 async fn stats(State(site): State<Site>) -> Response {
     let Some(serving) = site.shared.serving.get() else { return recovering() };
     as_json(status::statistics::document(&serving.server).await)
@@ -309,6 +318,7 @@ mod tests {
             (Method::DELETE, "/api/v1/item/Li4", Role::Full),
             (Method::GET, "/elsewhere", Role::Full),
             (Method::GET, "/api/v1/stats", Role::Read),
+            (Method::GET, "/api/v1/prefixes", Role::Read),
             (Method::GET, "/api/v1/cache/a/../b", Role::Read),
             (Method::HEAD, "/api/v1/cache/", Role::Read),
             (Method::PUT, "/api/v1/cache/k", Role::Full),

@@ -10,6 +10,7 @@ pub(crate) mod hot;
 pub(crate) mod latency;
 pub(crate) mod listing;
 pub(crate) mod prefix_removal;
+pub(crate) mod prefix_stats;
 pub(crate) mod prefixes;
 pub(crate) mod readers;
 pub(crate) mod slow;

@@ -8,6 +8,7 @@ use crate::log::{self, Level};
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
 use crate::net::worker::Worker;
+use crate::observe::prefix_stats::PrefixCounter;
 use crate::process::start::os_failure;
 use crate::server::Server;
 use crate::session::execute::disk_threads::DiskThreads;
@@ -16,7 +17,8 @@ use crate::stop::Manner;
 /// Starts the evaluation of hot keys. With an admin listener the sampling begins immediately, so
 /// that the first request finds a list.
 fn start_hot_keys(server: &Server) -> Result<(), Failure> {
-    let started = server.statistics.hot_keys.start(&server.life.stop);
+    let prefixes = PrefixCounter::new(Arc::clone(&server.statistics.prefix_stats));
+    let started = server.statistics.hot_keys.start(&server.life.stop, prefixes);
     started.map_err(|error| os_failure("start the thread for hot keys", &error))?;
     if !server.options.admin_listen.is_empty() && server.options.dump {
         server.statistics.hot_keys.enable();

@@ -15,6 +15,7 @@ mod observed;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
+mod sampling;
 mod suspended;
 mod timer;
 
@@ -396,6 +397,13 @@ impl Session {
                 stats::slow(batch.executor.server(), frame, &mut batch.out.bytes);
                 (batch.left, batch.took_long) = (0, true);
                 batch.respond(&Response::EndOfStats, frame);
+            }
+            CommandResult::Prefixes if self.is_brief => {
+                batch.respond(&Refusal::PrefixesNotAllowed.into(), frame);
+            }
+            CommandResult::Prefixes => {
+                let gathering = StatsResponse::prefix_report(batch.executor.server());
+                self.gather(batch, Box::new(gathering), frame);
             }
             CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
             CommandResult::Pending => return self.suspend(parsed),

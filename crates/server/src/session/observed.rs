@@ -6,7 +6,6 @@ use larder_protocol::{Command, Response};
 
 use super::batch::{Batch, ParsedCommand, Step, words};
 use super::observer::key_of;
-use super::payload::payload_bytes;
 use super::timer::name;
 use super::{Next, Session, State};
 use crate::observe::slow::TimedRequests;
@@ -31,31 +30,12 @@ impl Session {
         }
     }
 
-    /// Same as [`Self::run_unsampled`], but also passes the key and the number of bytes to the
-    /// statistics of hot keys, which count one command in many.
-    #[cold]
-    fn run_with_sampling(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
-        let started = batch.out.len();
-        let step = self.run_unsampled(batch, parsed);
-        if matches!(step, Step::Stop(_, Next::Disk)) {
-            // The command runs again after the disk read.
-            return step;
-        }
-        let key = key_of(parsed.command);
-        let mut bytes = parsed.consumed + batch.out.len().saturating_sub(started);
-        if let Command::Store(store) = parsed.command {
-            bytes += payload_bytes(store, parsed.frame);
-        } else if let (State::Large(..), Some(key)) = (&self.state, key) {
-            // The pieces of the value are sent later.
-            let meta = batch.executor.cache().peek(key);
-            bytes = bytes.max(meta.map_or(0, |meta| meta.value_bytes));
-        }
-        batch.executor.sample(key, bytes);
-        step
-    }
-
     #[inline]
-    fn run_unsampled(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+    pub(super) fn run_unsampled(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+    ) -> Step {
         if batch.interest.observed().is_none() {
             self.dispatch::<false>(batch, parsed)
         } else {

@@ -12,6 +12,7 @@ use larder_protocol::{Frame, text};
 use larder_stats::Section;
 
 use super::by_class::ByClass;
+use super::prefixes::PrefixList;
 use super::rows;
 use crate::observe::census::Census;
 use crate::observe::classes::ItemSize;
@@ -54,6 +55,8 @@ enum What {
     Keys(Keys),
     /// The counts of commands by prefix. All prefixes up to this one have been shown.
     Prefixes(Option<Box<[u8]>>),
+    /// The report on prefixes.
+    Report(PrefixList),
 }
 
 /// The keys of the items of a class, as `stats cachedump` lists them.
@@ -91,6 +94,12 @@ impl StatsResponse {
         Self { server: Arc::clone(server), what: What::Prefixes(None) }
     }
 
+    /// Begins the report on prefixes.
+    pub(crate) fn prefix_report(server: &Arc<Server>) -> Self {
+        let list = PrefixList::begin(server);
+        Self { server: Arc::clone(server), what: What::Report(list) }
+    }
+
     /// Runs one slice, and appends its results.
     pub(crate) fn step(
         &mut self,
@@ -103,6 +112,7 @@ impl StatsResponse {
             What::Prefixes(last) => {
                 self.server.statistics.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out)
             }
+            What::Report(list) => list.step(frame, out),
             What::Census(counted) => match self.server.upkeep.censuses.step() {
                 Some(census) => {
                     counted.show(&self.server, &census, frame, out);
@@ -118,7 +128,7 @@ impl StatsResponse {
     pub(crate) fn listing(&mut self) -> Option<&mut Listing> {
         match &mut self.what {
             What::Keys(keys) => Some(&mut keys.listing),
-            What::Census(_) | What::Prefixes(_) => None,
+            What::Census(_) | What::Prefixes(_) | What::Report(_) => None,
         }
     }
 
@@ -132,7 +142,7 @@ impl StatsResponse {
             What::Prefixes(mut last) => {
                 self.server.statistics.prefixes.dump(&mut last, PREFIX_BYTES_PER_SLICE, out);
             }
-            What::Keys(_) => {}
+            What::Keys(_) | What::Report(_) => {}
         }
     }
 
@@ -140,6 +150,7 @@ impl StatsResponse {
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.what {
             What::Census(_) => 0,
+            What::Report(list) => list.held_bytes(),
             What::Prefixes(last) => last.as_ref().map_or(0, |prefix| prefix.len()),
             What::Keys(keys) => keys.listing.held_bytes(),
         }

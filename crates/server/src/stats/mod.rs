@@ -4,6 +4,7 @@ mod by_class;
 mod connections;
 mod gather;
 mod hot_keys;
+mod prefixes;
 mod removal;
 mod rows;
 mod shown;
@@ -95,7 +96,8 @@ fn at_once(
         StatsSection::Connections
         | StatsSection::HotKeys
         | StatsSection::Users
-        | StatsSection::Slow => {}
+        | StatsSection::Slow
+        | StatsSection::Prefixes => {}
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {
@@ -108,6 +110,7 @@ fn at_once(
         StatsSection::Reset => {
             server.reset_counters();
             server.statistics.prefixes.reset();
+            server.statistics.prefix_stats.reset();
             return Response::Reset;
         }
     }

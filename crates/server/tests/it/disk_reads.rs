@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use larder_testkit::{ServerUnderTest, Transport};
 use tempfile::TempDir;
 
@@ -129,5 +129,27 @@ fn values_that_arrive_in_parts_meet_the_item_of_the_disk() -> Result<()> {
             ensure!(answer == format!("{head}{expected}\r\nEND\r\n").as_bytes(), "get k{number}");
         }
     }
+    Ok(())
+}
+
+/// A command that waits for the disk is executed twice. If it is chosen for the sample the first
+/// time, the sampling must continue.
+#[test]
+fn commands_are_sampled_after_reads_of_the_disk() -> Result<()> {
+    let place = tempfile::Builder::new().prefix("larder-reads-").tempdir()?;
+    let server = start(&place, "store", "epoll")?;
+    let mut stream = server.connect()?;
+    stream.ask(b"stats hotkeys\r\n", b"END\r\n")?;
+    let mut sampled = Vec::new();
+    for _ in 0..3 {
+        for number in 0..ITEMS {
+            stream.ask(format!("get k{number}\r\n").as_bytes(), b"END\r\n")?;
+        }
+        let statistics = String::from_utf8(stream.ask(b"stats larder\r\n", b"END\r\n")?)?;
+        let row = statistics.lines().find_map(|line| line.strip_prefix("STAT hot_keys_sampled "));
+        sampled.push(row.context("hot_keys_sampled")?.parse::<u64>()?);
+    }
+    // Each round has 3,000 reads, of which at least one in 128 is sampled.
+    ensure!(sampled.windows(2).all(|pair| pair[0] < pair[1]), "{sampled:?}");
     Ok(())
 }

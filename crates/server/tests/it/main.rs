@@ -46,6 +46,7 @@ mod moments;
 mod options;
 mod pair;
 mod peers;
+mod prefixes;
 mod process;
 mod removal;
 mod restart;

@@ -228,6 +228,7 @@ fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
         | StatsSection::HotKeys
         | StatsSection::Users
         | StatsSection::Slow
+        | StatsSection::Prefixes
         | StatsSection::CacheDump { .. } => {
             return Err(Unsendable::Command);
         }

@@ -192,6 +192,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::HotKeys => &[b"stats", b"hotkeys"],
         StatsSection::Users => &[b"stats", b"users"],
         StatsSection::Slow => &[b"stats", b"slow"],
+        StatsSection::Prefixes => &[b"stats", b"prefixes"],
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }

@@ -290,6 +290,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         ("stats hotkeys\r\n", StatsSection::HotKeys),
         ("stats users\r\n", StatsSection::Users),
         ("stats slow\r\n", StatsSection::Slow),
+        ("stats prefixes\r\n", StatsSection::Prefixes),
         ("stats conns\r\n", StatsSection::Connections),
         ("stats co\r\n", StatsSection::Connections),
         ("stats s\r\n", StatsSection::Settings),

@@ -5,6 +5,7 @@
 mod exporter;
 mod family;
 mod own;
+mod prefixes;
 mod process;
 mod rows;
 mod workers;
@@ -44,6 +45,9 @@ pub(super) async fn page(server: &Arc<Server>) -> String {
     show_health(server, &mut page);
     workers::show(&mut page);
     own::show_histograms(&server.statistics.latencies.snapshot(), &mut page);
+    if server.options.prefixes.metrics && server.options.dump {
+        prefixes::show(&server.statistics.prefix_report(), &mut page);
+    }
     process::show(&mut page);
     page.text()
 }

@@ -25,6 +25,7 @@ pub(crate) use self::sampler::{SampleResult, Sampler};
 use self::collector::Collector;
 use self::sampler::Mean;
 use crate::clock::monotonic_us;
+use crate::observe::prefix_stats::PrefixCounter;
 use crate::stop::Stop;
 
 /// The hot keys of a server.
@@ -72,20 +73,24 @@ impl HotKeys {
     ///
     /// # Errors
     /// Fails if the system cannot start another thread.
-    pub(crate) fn start(self: &Arc<Self>, stop: &Arc<Stop>) -> io::Result<()> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        stop: &Arc<Stop>,
+        prefixes: PrefixCounter,
+    ) -> io::Result<()> {
         let (hot_keys, stop) = (Arc::clone(self), Arc::clone(stop));
         let started = thread::Builder::new().name("hot keys".to_owned()).spawn(move || {
             while hot_keys.mean.load(Relaxed) == 0 {
                 thread::park();
             }
-            hot_keys.evaluate(&stop);
+            hot_keys.evaluate(&stop, prefixes);
         })?;
         self.thread.set(started.thread().clone()).expect("the thread is started once");
         Ok(())
     }
 
     /// Evaluates samples until the server stops.
-    fn evaluate(&self, stop: &Stop) {
+    fn evaluate(&self, stop: &Stop, mut prefixes: PrefixCounter) {
         let (mut collector, mut bytes) = (Collector::new(), Vec::new());
         let (mut now_us, mut sampled) = (monotonic_us(), 0);
         let mut published_us = now_us;
@@ -96,6 +101,7 @@ impl HotKeys {
             for ring in lock(&self.rings).iter_mut() {
                 sampler::take(ring, &mut bytes, |sample| {
                     collector.take(&sample);
+                    prefixes.take(sample.key, sample.access, sample.weight);
                     sampled += 1;
                 });
             }
@@ -112,6 +118,7 @@ impl HotKeys {
                 // The previous list is dropped after the lock is released.
                 let _previous = std::mem::replace(&mut *lock(&self.list), list);
             }
+            prefixes.turn(now_us);
         }
     }
 }

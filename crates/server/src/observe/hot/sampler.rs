@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use fastrand::Rng;
 use rtrb::{Consumer, Producer};
 
+use crate::observe::prefix_stats::Access;
+
 /// How many commands a sample currently stands for; 0 while nothing is sampled. The collector sets
 /// it, and all samplers read it.
 pub(super) type Mean = AtomicU32;
@@ -36,6 +38,7 @@ pub(super) struct Sample<'a> {
     pub(super) key: &'a [u8],
     /// Bytes of the request and of its response.
     pub(super) bytes: u32,
+    pub(super) access: Access,
     /// How many commands the sample stands for.
     pub(super) weight: u32,
 }
@@ -71,7 +74,12 @@ impl Sampler {
     /// Passes a sampled command to the collector, and chooses the next one. A command without a key
     /// is passed as `None`: it takes part in the choice, so that every command has the same chance.
     #[cold]
-    pub(crate) fn pass(&self, key: Option<&[u8]>, bytes: usize) -> Option<SampleResult> {
+    pub(crate) fn pass(
+        &self,
+        key: Option<&[u8]>,
+        bytes: usize,
+        access: Access,
+    ) -> Option<SampleResult> {
         let rest = &mut *self.rest.borrow_mut();
         let weight = rest.skipping.0;
         let mean = rest.mean.load(Relaxed);
@@ -90,7 +98,7 @@ impl Sampler {
         }
         let key = key?;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Some(rest.push(&Sample { key, bytes, weight }))
+        Some(rest.push(&Sample { key, bytes, access, weight }))
     }
 }
 
@@ -108,7 +116,8 @@ impl Rest {
         let mut head = [0; HEAD_BYTES];
         head[0] = key_bytes;
         head[1..5].copy_from_slice(&sample.bytes.to_le_bytes());
-        head[5..].copy_from_slice(&sample.weight.to_le_bytes());
+        head[5..9].copy_from_slice(&sample.weight.to_le_bytes());
+        head[9] = sample.access as u8;
         let Ok(mut chunk) = self.ring.write_chunk(HEAD_BYTES + sample.key.len()) else {
             return SampleResult::Lost;
         };
@@ -158,14 +167,16 @@ pub(super) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>, mut show: impl 
 fn split(bytes: &[u8]) -> Option<(Sample<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let (key, rest) = rest.split_at_checked(usize::from(head[0]))?;
-    let [_, b0, b1, b2, b3, w0, w1, w2, w3] = *head;
+    let [_, b0, b1, b2, b3, w0, w1, w2, w3, access] = *head;
     let bytes = u32::from_le_bytes([b0, b1, b2, b3]);
-    Some((Sample { key, bytes, weight: u32::from_le_bytes([w0, w1, w2, w3]) }, rest))
+    let weight = u32::from_le_bytes([w0, w1, w2, w3]);
+    let access = [Access::Other, Access::Miss, Access::Hit][usize::from(access).min(2)];
+    Some((Sample { key, bytes, access, weight }, rest))
 }
 
-/// The bytes of a sample without the key: the key's length, the bytes of the command, and the
-/// weight.
-const HEAD_BYTES: usize = 9;
+/// The bytes of a sample without the key: the key's length, the bytes of the command, the weight,
+/// and the access.
+const HEAD_BYTES: usize = 10;
 
 /// Capacity for the samples of 100 ms at the intended rate and, with keys of 30 bytes, at ten times
 /// that rate.
@@ -181,7 +192,7 @@ mod tests {
     fn sampler(mean: u32, seed: u64) -> (Sampler, Consumer<u8>) {
         let (sampler, ring) = Sampler::new(Arc::new(Mean::new(mean)), seed);
         while !sampler.is_due() {}
-        assert_eq!(sampler.pass(Some(b"first"), 0), Some(SampleResult::Off));
+        assert_eq!(sampler.pass(Some(b"first"), 0, Access::Miss), Some(SampleResult::Off));
         (sampler, ring)
     }
 
@@ -193,7 +204,10 @@ mod tests {
             let (mut passed, mut doubles, mut weights, mut last) = (0, 0, 0, None);
             for number in 0..COMMANDS {
                 if sampler.is_due() {
-                    assert_eq!(sampler.pass(Some(b"k"), 1), Some(SampleResult::Passed));
+                    assert_eq!(
+                        sampler.pass(Some(b"k"), 1, Access::Miss),
+                        Some(SampleResult::Passed)
+                    );
                     passed += 1;
                     doubles += u32::from(last == Some(number.wrapping_sub(1)));
                     last = Some(number);
@@ -214,20 +228,25 @@ mod tests {
         let (sampler, mut ring) = sampler(1, 4);
         let key = [b'x'; 250];
         let mut passed = 0;
-        while passed <= RING_BYTES && sampler.pass(Some(&key), 7) == Some(SampleResult::Passed) {
+        while passed <= RING_BYTES
+            && sampler.pass(Some(&key), 7, Access::Miss) == Some(SampleResult::Passed)
+        {
             passed += 1;
         }
         assert_eq!(passed, RING_BYTES / (HEAD_BYTES + key.len()));
-        assert_eq!(sampler.pass(Some(&key), 7), Some(SampleResult::Lost));
+        assert_eq!(sampler.pass(Some(&key), 7, Access::Miss), Some(SampleResult::Lost));
         let mut taken = 0;
         take(&mut ring, &mut Vec::new(), |sample| {
-            assert_eq!(sample, Sample { key: &key, bytes: 7, weight: 1 });
+            assert_eq!(sample, Sample { key: &key, bytes: 7, access: Access::Miss, weight: 1 });
             taken += 1;
         });
         assert_eq!(taken, passed);
-        assert_eq!(sampler.pass(Some(b""), usize::MAX), Some(SampleResult::Passed));
+        assert_eq!(sampler.pass(Some(b""), usize::MAX, Access::Miss), Some(SampleResult::Passed));
         take(&mut ring, &mut Vec::new(), |sample| {
-            assert_eq!(sample, Sample { key: b"", bytes: u32::MAX, weight: 1 });
+            assert_eq!(
+                sample,
+                Sample { key: b"", bytes: u32::MAX, access: Access::Miss, weight: 1 }
+            );
         });
     }
 
@@ -238,7 +257,7 @@ mod tests {
             (0..200_000u32)
                 .filter(|number| {
                     let key = number.to_string().repeat(1 + *number as usize % 20);
-                    sampler.pass(Some(key.as_bytes()), *number as usize)
+                    sampler.pass(Some(key.as_bytes()), *number as usize, Access::Hit)
                         == Some(SampleResult::Passed)
                 })
                 .collect::<Vec<_>>()
@@ -265,7 +284,7 @@ mod tests {
         let sample = |commands: u32| {
             for _ in 0..commands {
                 if sampler.is_due() {
-                    sampler.pass(Some(b"k"), 1);
+                    sampler.pass(Some(b"k"), 1, Access::Miss);
                 }
             }
         };

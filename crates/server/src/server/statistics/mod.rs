@@ -11,6 +11,7 @@ use larder_stats::{Counter, Counters};
 use crate::observe::classes::Classes;
 use crate::observe::hot::HotKeys;
 use crate::observe::latency::Latencies;
+use crate::observe::prefix_stats::{PrefixReport, PrefixStats};
 use crate::observe::prefixes::Prefixes;
 use crate::observe::slow::SlowRequests;
 use crate::observe::tally::ClassTally;
@@ -27,6 +28,8 @@ pub(crate) struct Statistics {
     pub(crate) prefixes: Prefixes,
     /// The keys that are requested most.
     pub(crate) hot_keys: Arc<HotKeys>,
+    /// Items, reads and hits by prefix (`stats prefixes`).
+    pub(crate) prefix_stats: Arc<PrefixStats>,
     /// How long requests take.
     pub(crate) latencies: Latencies,
     /// Slow requests; `None` without `--log-slower-than`.
@@ -45,14 +48,27 @@ impl Statistics {
         let classes = Arc::new(Classes::new(&options.slabs, options.cas));
         Self {
             class_tally: ClassTally::new(&classes, options.worker_count, disk_threads),
-            classes,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
             hot_keys: Arc::default(),
+            prefix_stats: Arc::new(PrefixStats::new(
+                options.prefixes.delimiter,
+                options.prefixes.metrics,
+                cache.clone(),
+                Arc::clone(&classes),
+            )),
+            classes,
             latencies: Latencies::new(options.worker_count),
             slow: options.log.slower_than.map(SlowRequests::new),
             threads: ThreadCounters::new(options.worker_count, disk_threads),
             at_reset: Mutex::new(counted_before(cache)),
         }
+    }
+
+    /// Returns the last report of [`Self::prefix_stats`]. The first call starts the sampling and
+    /// the census; its report is empty.
+    pub(crate) fn prefix_report(&self) -> Arc<PrefixReport> {
+        self.hot_keys.enable();
+        self.prefix_stats.report()
     }
 
     /// Returns the counters of a thread.

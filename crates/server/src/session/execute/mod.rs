@@ -29,6 +29,7 @@ use crate::log::Log;
 use crate::observe::classes::{Classes, ItemSize};
 use crate::observe::dump::Dump;
 use crate::observe::hot::{SampleResult, Sampler};
+use crate::observe::prefix_stats::Access;
 use crate::observe::readers::READS_PER_HINT;
 use crate::observe::slow::{Client, TimedRequests};
 use crate::observe::watch::Watch;
@@ -95,6 +96,8 @@ pub(crate) enum CommandResult {
     HotKeys,
     /// A list of slow requests follows.
     Slow,
+    /// The statistics by prefix follow, if the peer may see them.
+    Prefixes,
     /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
     /// The peer requests the cache's memory, which requires permission.
@@ -274,6 +277,10 @@ impl Executor {
                 false => Refusal::HotKeysNotAllowed.into(),
             },
             Command::Stats(StatsSection::Slow) => return CommandResult::Slow,
+            Command::Stats(StatsSection::Prefixes) => match self.server.options.dump {
+                true => return CommandResult::Prefixes,
+                false => Refusal::PrefixesNotAllowed.into(),
+            },
             Command::Stats(section) => match stats::answer(&self.server, section, wait, frame, out)
             {
                 Answer::Done(response) => response,
@@ -461,8 +468,8 @@ impl Executor {
     }
 
     /// Passes a sampled command to the hot keys, with the bytes of its request and response.
-    pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize) {
-        match self.sampler.pass(key, bytes) {
+    pub(crate) fn sample(&self, key: Option<&[u8]>, bytes: usize, access: Access) {
+        match self.sampler.pass(key, bytes, access) {
             Some(SampleResult::Passed) => self.counters.bump(Counter::HotKeysSampled),
             Some(SampleResult::Lost) => self.counters.bump(Counter::HotKeysLost),
             Some(SampleResult::Off) | None => {}
@@ -497,7 +504,7 @@ impl Executor {
                 for _ in 0..reads {
                     self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
                     if self.sampler.is_due() {
-                        self.sample(Some(key), key.len() + meta.value_bytes);
+                        self.sample(Some(key), key.len() + meta.value_bytes, Access::Hit);
                     }
                 }
             }

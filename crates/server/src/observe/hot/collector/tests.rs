@@ -8,6 +8,7 @@ use rtrb::Consumer;
 
 use super::super::sampler::{Mean, Sampler, take};
 use super::*;
+use crate::observe::prefix_stats::Access;
 
 /// Zipf's law: the cumulative shares of the keys, the most frequent key first.
 struct Zipf(Vec<f64>);
@@ -58,7 +59,7 @@ impl<'a> Load<'a> {
             for _ in 0..COMMANDS_PER_SEC / 20 {
                 if self.sampler.is_due() {
                     let key = self.zipf.draw(&mut self.random);
-                    self.sampler.pass(Some(&key.to_le_bytes()), 100);
+                    self.sampler.pass(Some(&key.to_le_bytes()), 100, Access::Miss);
                 }
             }
             let collector = &mut self.collector;
@@ -114,10 +115,10 @@ fn the_hottest_keys_of_a_zipf_load_are_found_in_ten_seconds_and_exactly_in_sixty
 fn keys_are_ordered_by_commands_and_by_bytes() {
     let mut collector = Collector::new();
     for _ in 0..300 {
-        collector.take(&Sample { key: b"small", bytes: 100, weight: 10 });
+        collector.take(&Sample { key: b"small", bytes: 100, access: Access::Miss, weight: 10 });
     }
     for _ in 0..30 {
-        collector.take(&Sample { key: b"large", bytes: 10_000, weight: 10 });
+        collector.take(&Sample { key: b"large", bytes: 10_000, access: Access::Miss, weight: 10 });
     }
     collector.age(5.0);
     let list = collector.list();
@@ -137,7 +138,7 @@ fn a_new_hot_key_is_ahead_of_an_old_one_within_a_window() {
     for second in 0..75 {
         let key: &[u8] = if second < 60 { b"old" } else { b"new" };
         for _ in 0..1000 {
-            collector.take(&Sample { key, bytes: 1, weight: 8 });
+            collector.take(&Sample { key, bytes: 1, access: Access::Miss, weight: 8 });
         }
         collector.age(1.0);
     }
