@@ -48,7 +48,8 @@
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
-//! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, helpers for messages |
+//! | `watched` | the thread that reads files again when they change |
+//! | `clock`, `log`, `stop`, `waker`, `priority`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, threads of low priority, the error of a server that does not start, its files, helpers for messages |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
@@ -61,6 +62,7 @@ mod leftovers;
 mod log;
 mod net;
 mod observe;
+mod priority;
 mod process;
 mod server;
 mod session;
@@ -68,6 +70,7 @@ mod stats;
 mod stop;
 mod tls;
 mod waker;
+mod watched;
 mod words;
 
 pub use buffers::output::Output;

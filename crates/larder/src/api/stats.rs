@@ -55,6 +55,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::AuthErrors,
     Counter::AdminAuthFailures,
     Counter::TlsHandshakes,
+    Counter::CertificateReloadFailures,
     Counter::SslHandshakeErrors,
     Counter::HotKeysSampled,
     Counter::HotKeysLost,

@@ -24,23 +24,25 @@ mod status;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_options::{Options, Role};
-use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
 use crate::clock::monotonic_us;
 use crate::log;
 use crate::net::sockets::Address;
+use crate::priority;
 use crate::server::Server;
 use crate::server::progress::Progress;
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
+use crate::watched::{Cause, Outcome, Reloaded};
 use access::Rules;
 use access::journal::Journal;
 use access::tokens::Tokens;
@@ -147,7 +149,7 @@ impl Http {
         let (shared, is_over) = (Arc::clone(&self.shared), self.is_over.subscribe());
         let (started, has_started) = std::sync::mpsc::channel();
         let run = move || {
-            lower_priority();
+            priority::lower();
             let _ = started.send(());
             run(&runtime, shared, listeners, is_over);
         };
@@ -211,25 +213,10 @@ impl Http {
         }
     }
 
-    /// True if admin requests can carry tokens.
-    pub(crate) fn has_tokens(&self) -> bool {
-        self.shared.tokens.is_some()
-    }
-
-    /// Reads the token file again, if there is one, and logs the result. After a failure the
-    /// previous tokens stay in effect.
-    pub(crate) fn reload_tokens(&self) {
-        let Some(tokens) = &self.shared.tokens else { return };
-        match tokens.reload() {
-            Ok(count) => {
-                let path = tokens.path().display();
-                log::say(format_args!("larderd: SIGHUP: admin tokens reloaded: {count} of {path}"));
-            }
-            Err(error) => log::say(format_args!(
-                "larderd: SIGHUP: admin tokens not reloaded, the previous ones stay in effect: \
-                 {error}"
-            )),
-        }
+    /// Returns the token file, if there is one. It is read again only on request.
+    pub(crate) fn reloaded_tokens(&self) -> Option<Box<dyn Reloaded>> {
+        self.shared.tokens.as_ref()?;
+        Some(Box::new(ReloadedTokens(Arc::clone(&self.shared))))
     }
 
     /// Stops listening and closes all connections, because a successor responds from now on or
@@ -244,11 +231,25 @@ impl Http {
     }
 }
 
-/// Gives the workers priority over this thread.
-fn lower_priority() {
-    let before = getpriority_process(None).unwrap_or(0);
-    // Raising the number is always allowed. Linux applies it only to this thread.
-    let _ = setpriority_process(None, before.max(NICE));
+/// The token file.
+struct ReloadedTokens(Arc<Shared>);
+
+impl Reloaded for ReloadedTokens {
+    fn name(&self) -> &'static str {
+        "admin tokens"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn reload(&self, _: Cause) -> Outcome {
+        let Some(tokens) = &self.0.tokens else { return Outcome::Unchanged };
+        match tokens.reload() {
+            Ok(count) => Outcome::Done(format!("{count} of {}", tokens.path().display())),
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
 }
 
 /// A socket on which the listener accepts connections.
@@ -301,8 +302,5 @@ async fn ask_workers(shared: Arc<Shared>) {
         }
     }
 }
-
-/// The niceness of the thread.
-const NICE: i32 = 5;
 
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(5);

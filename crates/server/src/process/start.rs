@@ -49,6 +49,7 @@ use crate::server::{Server, disk_tier};
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
+use crate::watched::Watcher;
 use crate::words::CountedNoun;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
@@ -127,6 +128,7 @@ fn start(
         log::say(format_args!("larderd: stopped before it took over"));
         return check_left(end(&server, &inboxes, workers));
     }
+    let watcher = watch_files(&server, &http, supervisor).map_err(no_thread)?;
     restrict(options)?;
     match ground.detached {
         Some(detached) => detached.notify_ready(options)?,
@@ -145,6 +147,7 @@ fn start(
     let upgrade = Upgrade::new(program, datagrams);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
+    main_loop.watcher = watcher;
     main_loop.obey(asked);
     serve(main_loop, workers, &inboxes, &overdue)
 }
@@ -180,6 +183,9 @@ fn prepare(
     // Before root is dropped, because other users may not be able to read the key.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
+    if let Some(certificates) = &certificates {
+        certificates.warn(true);
+    }
     let tokens = admin_tokens(options)?;
     let detached = if options.daemon { Some(daemon::leave_session(options)?) } else { None };
     let connection_count_max = limits::raise(options)?;
@@ -254,6 +260,21 @@ fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
 fn make_absolute(options: &mut Options) -> Result<(), Failure> {
     let absolute = options.make_paths_absolute(|path| path::absolute(path));
     absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
+}
+
+/// Starts the thread that reads files again, if there are any.
+fn watch_files(
+    server: &Arc<Server>,
+    http: &Http,
+    supervisor: &Supervisor,
+) -> io::Result<Option<Watcher>> {
+    let mut files = server.reloaded();
+    files.extend(http.reloaded_tokens());
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let supervisor = supervisor.try_clone()?;
+    Watcher::start(files, move || supervisor.notify_ready()).map(Some)
 }
 
 /// Installs the filter of system calls, with `-o drop_privileges`.

@@ -51,6 +51,7 @@ mod routers;
 mod statistics;
 mod tls;
 mod tls_scene;
+mod tls_watched;
 mod udp;
 mod upgrade;
 mod upgrade_scene;

@@ -306,6 +306,7 @@ Larder {
     "tls_handshakes" counter TlsHandshakes if Tls "Completed TLS handshakes of cache clients, with new and resumed sessions.";
     "tls_handshake_failures" same Counter SslHandshakeErrors if Tls "Failed TLS handshakes of cache clients.";
     "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if the expiry cannot be read.";
+    "certificate_reload_failures" counter CertificateReloadFailures if Tls "Failed attempts to load changed certificate files. While the files stay unusable, larderd repeats the attempt every minute.";
     "output_budget_bytes" gauge OutputBudgetBytes "Limit for the unsent output and unfinished input of all connections together, beyond the amount that each connection may always hold.";
     "output_budget_used_bytes" gauge OutputBudgetUsedBytes "Used part of that limit.";
     "hot_keys_sampled" counter HotKeysSampled "Commands sampled for `stats hotkeys`.";
