@@ -76,6 +76,7 @@ mod words;
 pub use buffers::output::Output;
 pub use failure::Failure;
 pub use net::datagrams::reply;
+pub use process::check::check;
 pub use process::start::run;
 pub use process::steps::Step;
 pub use server::Server;

@@ -20,6 +20,9 @@ fn main() -> ExitCode {
                 Err(failure) => fail(&failure, failure.exit_code),
             }
         }
+        Ok(Invocation::Check { options, warnings }) => {
+            ExitCode::from(larder_server::check(options.map(|options| *options), &warnings))
+        }
         Err(error) => fail(&error, OptionError::EXIT_CODE),
     }
 }

@@ -81,7 +81,8 @@ pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
     Ok(sockets)
 }
 
-fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
+/// Returns the error of an address on which the server cannot listen.
+pub(crate) fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}{}", remedy(error)))
 }
 

@@ -252,12 +252,12 @@ fn with_cache(options: Options, cache: Cache) -> Result<Server, Failure> {
     server.map_err(|error| Failure::new(error.exit_code(), error))
 }
 
-fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
+pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
     Credentials::load(options)
         .map_err(|error| Failure::new(EXIT_USAGE, UsersError::new(options, error)))
 }
 
-fn make_absolute(options: &mut Options) -> Result<(), Failure> {
+pub(super) fn make_absolute(options: &mut Options) -> Result<(), Failure> {
     let absolute = options.make_paths_absolute(|path| path::absolute(path));
     absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
 }
@@ -397,7 +397,7 @@ fn inherit() -> Result<InheritedState, Failure> {
 
 /// Reads the tokens of the admin listener, if it exists and has a token file. Like the
 /// certificates, they are read before root is dropped.
-fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
+pub(super) fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     let Some(path) = options.admin_token_file.clone().filter(|_| !options.admin_listen.is_empty())
     else {
         return Ok(None);

@@ -11,6 +11,7 @@ mod admin_metrics;
 mod admin_tls;
 mod any_cache;
 mod binary_differential;
+mod check;
 mod clock;
 mod daemon;
 mod dice;
