@@ -28,7 +28,7 @@ pub(crate) struct MainLoop<'a> {
     signals: Signals,
     pub(crate) upgrade: Upgrade,
     disk_trouble: DiskTrouble,
-    /// `None` if there are no files to read again.
+    /// Reads files again; `None` without such files.
     pub(crate) watcher: Option<Watcher>,
     /// True if a signal has requested a stop.
     was_told_to_stop: bool,
