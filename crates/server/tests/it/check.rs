@@ -134,10 +134,7 @@ const LINES: &[(i32, &str)] = &[
     (71, "-l 127.0.0.1:PORT --admin-listen HOME/none/admin"),
     (71, "-s HOME/none/socket"),
     (71, "-s HOME/file"),
-    (
-        71,
-        "-s HOME/ssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssss",
-    ),
+    (71, "-s HOME/LONG"),
     (71, "-l 127.0.0.1:PORT -P HOME/none/pid"),
     (71, "-l 127.0.0.1:PORT -P HOME/public"),
     (71, "-l 127.0.0.1:PORT -c 2000000000"),
