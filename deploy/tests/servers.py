@@ -61,9 +61,9 @@ def users():
     return ["-Y", str(path)]
 
 
-def tls():
-    """Returns the options for a certificate that is valid for two days."""
-    chain, key = SCRATCH / "cert.pem", SCRATCH / "key.pem"
+def tls(name="cert"):
+    """Returns the options for a certificate that is valid for two days, in the file NAME.pem."""
+    chain, key = SCRATCH / f"{name}.pem", SCRATCH / f"{name}.key"
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
     make = [*make.split(), "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(chain)]
     subprocess.run(make, check=True, capture_output=True)

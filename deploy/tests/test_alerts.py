@@ -160,6 +160,10 @@ def damage_the_disk(server):
             server.ask(f"mg k{number} v\r\n".encode())
 
 
+def write_a_wrong_certificate(server):
+    (SCRATCH / "renewed.pem").write_text(f"no certificate {server.age()}\n")
+
+
 def nothing(_server):
     """The options are sufficient to provoke the alert."""
 
@@ -182,6 +186,7 @@ PROVOCATIONS = {
     "LarderOutputBudgetUsed": (["-c", "4000"], read_nothing),
     "LarderLoginsRefused": (users(), log_in_wrongly),
     "LarderCertificateExpires": (tls(), nothing),
+    "LarderCertificateNotReloaded": (tls("renewed"), write_a_wrong_certificate),
     "LarderDiskFailed": (disk("LarderDiskFailed", "store"), fail_writes),
     "LarderDiskNotSynced": (disk("LarderDiskNotSynced", "store"), hang_writes),
     "LarderDiskNearlyFull": (disk("LarderDiskNearlyFull", "store"), fill_the_disk),

@@ -49,6 +49,7 @@
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
+//! | `watched` | the thread that reads files again when they change |
 //! | `clock`, `log`, `stop`, `waker`, `priority`, `failure`, `leftovers`, `words` | the time, the lines on standard error, the request to stop, waking a thread, its priority, the error of a server that does not start, its files, helpers for messages |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; the log does not.
@@ -71,11 +72,13 @@ mod stop;
 mod tls;
 mod users;
 mod waker;
+mod watched;
 mod words;
 
 pub use buffers::output::Output;
 pub use failure::Failure;
 pub use net::datagrams::reply;
+pub use process::check::check;
 pub use process::start::run;
 pub use process::steps::Step;
 pub use server::Server;

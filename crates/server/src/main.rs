@@ -21,6 +21,9 @@ fn main() -> ExitCode {
                 Err(failure) => ExitCode::from(failure.exit_code),
             }
         }
+        Ok(Invocation::Check { options, warnings }) => {
+            ExitCode::from(larder_server::check(options.map(|options| *options), &warnings))
+        }
         // Without valid options the form of the log is unknown. A person reads this at a terminal.
         Err(error) => {
             eprintln!("larderd: {error}");

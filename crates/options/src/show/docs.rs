@@ -172,6 +172,7 @@ override earlier ones:
 
 `--config FILE` or `LARDER_CONFIG` names the file. In it, `listen` may be a list of strings.
 `larderd --print-config` prints the options in effect as such a file, with the source of each.
+`larderd --check` reports whether a start with them would succeed.
 
 Each option belongs to a group:
 
@@ -215,7 +216,7 @@ option, a word, a key or one of a few values does not exist, the line names the 
 
 | exit status | cause | what to change |
 |---|---|---|
-| 0 | the server stopped as requested; `-h`, `-i`, `-V` and `--print-config` | |
+| 0 | the server stopped as requested; `-h`, `-i`, `-V` and `--print-config`; `--check` without a problem | |
 | 64 | an option is wrong: it does not exist, its value is not allowed, it contradicts another or is refused; or a file that it names for reading cannot be used: configuration, users, tokens, certificates; or root gave no `-u` | the command line, `LARDER_*`, or that file |
 | 67 | the user of `-u` does not exist | `-u`, or create the user |
 | 71 | the system refuses: an address or socket, the pid file, a limit, the change of the user, system calls | the system, or the option that the message names |

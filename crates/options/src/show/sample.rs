@@ -90,7 +90,7 @@ mod tests {
         });
         match invocation.expect("the file is valid") {
             Invocation::Print(text) => text,
-            Invocation::Run { .. } => panic!("--print-config runs no server"),
+            other => panic!("--print-config prints, not {other:?}"),
         }
     }
 

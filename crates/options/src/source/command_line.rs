@@ -17,6 +17,8 @@ pub(crate) enum CommandLine {
         values: Values,
         /// Words that are neither an option nor the argument of one.
         strays: Vec<String>,
+        /// The errors, in the order of the arguments.
+        errors: Vec<OptionError>,
     },
 }
 
@@ -28,47 +30,62 @@ pub(crate) enum Page {
     Version,
 }
 
-/// Parses the arguments after the program's name.
-pub(crate) fn read(words: &[String]) -> Result<CommandLine, OptionError> {
+/// Parses the arguments after the program's name. A page takes precedence over later errors only.
+pub(crate) fn read(words: &[String]) -> CommandLine {
     let mut values = Values::none();
-    let mut strays = Vec::new();
+    let (mut strays, mut errors) = (Vec::new(), Vec::new());
     for piece in getopt::pieces(words) {
-        match piece? {
-            Piece::Option(Id::Help, _) => return Ok(CommandLine::Page(Page::Help)),
-            Piece::Option(Id::License, _) => return Ok(CommandLine::Page(Page::License)),
-            Piece::Option(Id::Version, _) => return Ok(CommandLine::Page(Page::Version)),
-            Piece::Option(Id::Extended, argument) => {
-                set_words(&mut values, argument.unwrap_or_default())?;
+        let set = match piece {
+            Ok(Piece::Option(Id::Help, _)) if errors.is_empty() => {
+                return CommandLine::Page(Page::Help);
             }
-            Piece::Option(id, argument) => {
+            Ok(Piece::Option(Id::License, _)) if errors.is_empty() => {
+                return CommandLine::Page(Page::License);
+            }
+            Ok(Piece::Option(Id::Version, _)) if errors.is_empty() => {
+                return CommandLine::Page(Page::Version);
+            }
+            Ok(Piece::Option(Id::Extended, argument)) => {
+                set_words(&mut values, argument.unwrap_or_default(), &mut errors);
+                Ok(())
+            }
+            Ok(Piece::Option(id, argument)) => {
                 let text = argument.or(id.row().bare).unwrap_or_default();
-                values.set(id, text, &Origin::CommandLine)?;
+                values.set(id, text, &Origin::CommandLine)
             }
-            Piece::Stray(word) => strays.push(word.to_owned()),
-        }
+            Ok(Piece::Stray(word)) => {
+                strays.push(word.to_owned());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        errors.extend(set.err());
     }
-    Ok(CommandLine::Values { values, strays })
+    CommandLine::Values { values, strays, errors }
 }
 
 /// Parses the argument of one `-o`.
-fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
+fn set_words(values: &mut Values, list: &str, errors: &mut Vec<OptionError>) {
     for word in list.split_terminator(',') {
-        let (name, text) = match word.split_once('=') {
-            Some((name, text)) => (name, Some(text)),
-            None => (word, None),
-        };
-        let (id, bare) = by_word(name).ok_or_else(|| {
-            let hint = nearest::hint_or(name, nearest::in_a_list(), "-h lists the words");
-            OptionError::new(format!("option -o: there is no word {name:?}{hint}"))
-        })?;
-        let text = text.or(bare).ok_or_else(|| {
-            let expected = id.row().kind.expected();
-            let message = format!("option -o {name}: it needs a value after =, {expected}");
-            OptionError::new(message)
-        })?;
-        values.set(id, text, &Origin::CommandLine)?;
+        errors.extend(set_word(values, word).err());
     }
-    Ok(())
+}
+
+fn set_word(values: &mut Values, word: &str) -> Result<(), OptionError> {
+    let (name, text) = match word.split_once('=') {
+        Some((name, text)) => (name, Some(text)),
+        None => (word, None),
+    };
+    let (id, bare) = by_word(name).ok_or_else(|| {
+        let hint = nearest::hint_or(name, nearest::in_a_list(), "-h lists the words");
+        OptionError::new(format!("option -o: there is no word {name:?}{hint}"))
+    })?;
+    let text = text.or(bare).ok_or_else(|| {
+        let expected = id.row().kind.expected();
+        let message = format!("option -o {name}: it needs a value after =, {expected}");
+        OptionError::new(message)
+    })?;
+    values.set(id, text, &Origin::CommandLine)
 }
 
 /// Finds the row of a word of `-o`. Also returns the value that the word means if no `=` follows.
@@ -88,8 +105,10 @@ mod tests {
 
     fn values(words: &[&str]) -> Result<Values, OptionError> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        match read(&words)? {
-            CommandLine::Values { values, .. } => Ok(values),
+        match read(&words) {
+            CommandLine::Values { values, errors, .. } => {
+                errors.into_iter().next().map_or(Ok(values), Err)
+            }
             CommandLine::Page(page) => panic!("{page:?} instead of values"),
         }
     }
@@ -166,7 +185,8 @@ mod tests {
     #[test]
     fn a_page_takes_precedence_over_later_errors_only() {
         let read = |words: [&str; 2]| read(&words.map(str::to_owned));
-        assert!(matches!(read(["-h", "-Q"]), Ok(CommandLine::Page(Page::Help))));
-        assert!(read(["-Q", "-h"]).is_err());
+        assert!(matches!(read(["-h", "-Q"]), CommandLine::Page(Page::Help)));
+        let CommandLine::Values { errors, .. } = read(["-Q", "-h"]) else { panic!("a page") };
+        assert_eq!(errors.len(), 1);
     }
 }

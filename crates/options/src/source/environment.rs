@@ -6,17 +6,18 @@ use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Row;
 
-/// Parses the variables that begin with `LARDER_`. Adds a warning for each one that is not the
-/// variable of an option.
+/// Parses the variables that begin with `LARDER_`, and collects the errors. Adds a warning for each
+/// one that is not the variable of an option.
 pub(crate) fn read(
     variables: &[(String, String)],
     warnings: &mut Vec<String>,
-) -> Result<Values, OptionError> {
+    errors: &mut Vec<OptionError>,
+) -> Values {
     let mut values = Values::none();
     for id in Id::ALL.iter().filter(|id| id.row().is_configurable()) {
         warnings.extend(service_in_place_of_option(variables, id.row()));
         if let Some(text) = text(variables, id.row()) {
-            values.set(*id, text, &Origin::Environment)?;
+            errors.extend(values.set(*id, text, &Origin::Environment).err());
         }
     }
     let unknown = variables.iter().filter(|(name, value)| {
@@ -29,7 +30,7 @@ pub(crate) fn read(
         let hint = nearest::hint_or(&name[PREFIX.len()..], nearest::in_the_environment(), all);
         format!("{name}: no such option{hint}")
     }));
-    Ok(values)
+    values
 }
 
 /// Returns the file that `LARDER_CONFIG` names.
@@ -89,6 +90,15 @@ const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(
+        variables: &[(String, String)],
+        warnings: &mut Vec<String>,
+    ) -> Result<Values, OptionError> {
+        let mut errors = Vec::new();
+        let values = super::read(variables, warnings, &mut errors);
+        errors.into_iter().next().map_or(Ok(values), Err)
+    }
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -10,29 +10,33 @@ use crate::given::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::Kind;
 
-/// Parses the text of a file. `path` is only for error messages.
-pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
+/// Parses the text of a file, and collects the errors. `path` is only for error messages.
+pub(crate) fn read(text: &str, path: &Path, errors: &mut Vec<OptionError>) -> Values {
     let path: Arc<Path> = path.into();
+    let mut values = Values::none();
     let line = |offset: usize| {
         let before = &text.as_bytes()[..offset.min(text.len())];
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     };
     let wrong =
         |line: usize, what: String| OptionError::new(format!("{}:{line}: {what}", path.display()));
-    let table = DeTable::parse(text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start);
-        wrong(line(offset), error.message().replace('\n', ", "))
-    })?;
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let offset = error.span().map_or(0, |span| span.start);
+            errors.push(wrong(line(offset), error.message().replace('\n', ", ")));
+            return values;
+        }
+    };
     let table = table.get_ref();
     for name in table.keys() {
         if !configurable().any(|id| id.row().name == name.get_ref().as_ref()) {
             let given = name.get_ref();
             let hint = nearest::hint_or(given, nearest::in_a_file(), "larderd -h lists all");
             let what = format!("{given:?}: no such option{hint}");
-            return Err(wrong(line(name.span().start), what));
+            errors.push(wrong(line(name.span().start), what));
         }
     }
-    let mut values = Values::none();
     for id in configurable() {
         let row = id.row();
         let Some((name, value)) = table.get_key_value(row.name) else { continue };
@@ -40,10 +44,11 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
         let text = as_text(value.get_ref(), row.kind).ok_or_else(|| {
             let found = value.get_ref().type_str();
             wrong(line, format!("{}: {found} is not {}", row.name, row.kind.expected()))
-        })?;
-        values.set(id, &text, &Origin::File(Arc::clone(&path), line))?;
+        });
+        let origin = Origin::File(Arc::clone(&path), line);
+        errors.extend(text.and_then(|text| values.set(id, &text, &origin)).err());
     }
-    Ok(values)
+    values
 }
 
 fn configurable() -> impl Iterator<Item = Id> {
@@ -77,7 +82,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Values, String> {
-        super::read(text, Path::new("larder.toml")).map_err(|error| error.message)
+        let mut errors = Vec::new();
+        let values = super::read(text, Path::new("larder.toml"), &mut errors);
+        errors.into_iter().next().map_or(Ok(values), |error| Err(error.message))
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) fn pieces(words: &[String]) -> Pieces<'_> {
     Pieces { words: words.iter(), letters: "", ended: false }
 }
 
-/// An iterator over the pieces. Callers stop at the first error, as memcached does.
+/// An iterator over the pieces. It continues after an error.
 pub(crate) struct Pieces<'a> {
     words: slice::Iter<'a, String>,
     /// The letters of a bundle that are not read yet.
@@ -62,7 +62,11 @@ impl<'a> Pieces<'a> {
         let mut letters = self.letters.chars();
         let letter = letters.next().expect("only called with letters left");
         let rest = letters.as_str();
-        let id = by_letter(letter).ok_or_else(|| unknown_letter(letter))?;
+        let Some(id) = by_letter(letter) else {
+            // The rest of the bundle may be the argument of the unknown option.
+            self.letters = "";
+            return Err(unknown_letter(letter));
+        };
         if !id.row().kind.takes_argument() {
             self.letters = rest;
             return Ok(Piece::Option(id, None));

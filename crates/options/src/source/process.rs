@@ -22,7 +22,8 @@ pub fn from_process(version: &str) -> Result<Invocation, OptionError> {
         read_file: &|path| fs::read_to_string(path),
         version,
     })?;
-    if let Invocation::Run { options, .. } = &mut invocation
+    if let Invocation::Run { options, .. } | Invocation::Check { options: Ok(options), .. } =
+        &mut invocation
         && options.sasl
     {
         options.sasl_file = env::var_os("MEMCACHED_SASL_PWDB").map(PathBuf::from);

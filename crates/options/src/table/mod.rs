@@ -361,6 +361,10 @@ LogSlowerThan = Row::new(Place::Long, "log_slower_than", Kind::Duration)
           (default: none)");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
+Check = Row::new(Place::Long, "check", Switch).group(Reading)
+    .doc("report what a start with these options would use and every reason why it would fail, \
+          change nothing, and exit with the status that the start would have; a word that is not \
+          an option is then the file of --config");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)
     .doc("print all options in effect, each with its source, and exit");
 }

@@ -31,6 +31,17 @@ pub(crate) fn settle(mut values: Values) -> Values {
 /// # Errors
 /// Names the first option that contradicts another.
 pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
+    let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+    check_all(values, &mut warnings, &mut errors);
+    errors.into_iter().next().map_or(Ok(warnings), Err)
+}
+
+/// Same as [`check`], but collects the errors of all options that contradict another.
+pub(crate) fn check_all(
+    values: &Values,
+    warnings: &mut Vec<String>,
+    errors: &mut Vec<OptionError>,
+) {
     for rule in [
         item_size,
         chunk_size,
@@ -51,12 +62,11 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
             let message = format!("{}: {what}", origin.spelling(id.row()));
-            return Err(OptionError::new(message));
+            errors.push(OptionError::new(message));
         }
     }
-    let mut warnings = warnings(values);
-    tls::check(values, &mut warnings)?;
-    Ok(warnings)
+    warnings.extend(self::warnings(values));
+    errors.extend(tls::check(values, warnings).err());
 }
 
 /// The option that contradicts another, and the text of the error; `None` without a contradiction.

@@ -26,6 +26,7 @@ mod status;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -43,6 +44,7 @@ use crate::server::progress::Progress;
 use crate::session::execute::disk_threads::DiskThreads;
 use crate::tls::certificates::Certificates;
 use crate::waker::Waker;
+use crate::watched::{Cause, Outcome, Reloaded};
 use access::Rules;
 use access::journal::Journal;
 use access::tokens::Tokens;
@@ -213,27 +215,10 @@ impl Http {
         }
     }
 
-    /// True if admin requests can carry tokens.
-    pub(crate) fn has_tokens(&self) -> bool {
-        self.shared.tokens.is_some()
-    }
-
-    /// Reads the token file again, if there is one, and logs the result. After a failure the
-    /// previous tokens stay in effect.
-    pub(crate) fn reload_tokens(&self) {
-        let Some(tokens) = &self.shared.tokens else { return };
-        match tokens.reload() {
-            Ok(count) => {
-                let path = tokens.path().display();
-                log::info(format_args!(
-                    "larderd: SIGHUP: admin tokens reloaded: {count} of {path}"
-                ));
-            }
-            Err(error) => log::error(format_args!(
-                "larderd: SIGHUP: admin tokens not reloaded, the previous ones stay in effect: \
-                 {error}"
-            )),
-        }
+    /// Returns the token file, if there is one. It is read again only on request.
+    pub(crate) fn reloaded_tokens(&self) -> Option<Box<dyn Reloaded>> {
+        self.shared.tokens.as_ref()?;
+        Some(Box::new(ReloadedTokens(Arc::clone(&self.shared))))
     }
 
     /// Stops listening and closes all connections, because a successor responds from now on or
@@ -245,6 +230,27 @@ impl Http {
             let _ = thread.join();
         }
         self.sockets.clear();
+    }
+}
+
+/// The token file.
+struct ReloadedTokens(Arc<Shared>);
+
+impl Reloaded for ReloadedTokens {
+    fn name(&self) -> &'static str {
+        "admin tokens"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn reload(&self, _: Cause) -> Outcome {
+        let Some(tokens) = &self.0.tokens else { return Outcome::Unchanged };
+        match tokens.reload() {
+            Ok(count) => Outcome::Done(format!("{count} of {}", tokens.path().display())),
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
     }
 }
 

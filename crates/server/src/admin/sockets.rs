@@ -141,12 +141,17 @@ pub(crate) fn open(
     Ok(opened)
 }
 
-fn cannot_listen(address: &dyn fmt::Display, error: &UnixSocketError) -> Failure {
+/// Returns the error of an address on which the admin listener cannot listen.
+pub(crate) fn cannot_listen(address: &dyn fmt::Display, error: &UnixSocketError) -> Failure {
     let message = format_args!("option --admin-listen: cannot listen on {address}: {error}");
     Failure::new(EXIT_OS, message)
 }
 
-fn resolved(host: Option<&str>, port: u16, options: &Options) -> Result<Vec<SocketAddr>, Failure> {
+pub(crate) fn resolved(
+    host: Option<&str>,
+    port: u16,
+    options: &Options,
+) -> Result<Vec<SocketAddr>, Failure> {
     sockets::addresses(&ListenAt {
         host: host.map(str::to_owned),
         port,

@@ -85,8 +85,9 @@ pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
     Ok(sockets)
 }
 
-fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
-    Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}{}", remedy(error)))
+/// Returns the error of an address on which the server cannot listen.
+pub(crate) fn cannot_listen(address: &dyn fmt::Display, error: &UnixSocketError) -> Failure {
+    Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}"))
 }
 
 /// Returns advice for the operator if listening on an address failed; empty for unknown errors.
@@ -136,7 +137,7 @@ fn bind_each(
         match bind(address) {
             Ok(()) => {}
             Err(error) if is_optional && error.kind() != io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(cannot_listen(&address, &error)),
+            Err(error) => return Err(cannot_listen(&address, &error.into())),
         }
     }
     Ok(())
@@ -160,7 +161,7 @@ pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
         return Ok(all.map(|ip| SocketAddr::new(ip, at.port)).into());
     };
     let addresses = (host.as_str(), at.port).to_socket_addrs();
-    Ok(addresses.map_err(|error| cannot_listen(host, &error))?.collect())
+    Ok(addresses.map_err(|error| cannot_listen(host, &error.into()))?.collect())
 }
 
 /// Creates a socket for an address. A socket for IPv6 does not also accept IPv4.
@@ -233,7 +234,7 @@ pub(crate) fn open_unix(
     leftovers: &Leftovers,
 ) -> Result<Socket, Failure> {
     let opened = unix_socket::listen(&at.path, at.mode, backlog(options));
-    let descriptor = opened.map_err(|error| cannot_listen_on_path(&at.path, &error))?;
+    let descriptor = opened.map_err(|error| cannot_listen(&at.path.display(), &error))?;
     leftovers.note(&at.path);
     Ok(Socket {
         descriptor,
@@ -242,10 +243,6 @@ pub(crate) fn open_unix(
         terms: at.into(),
         mode: Some(at.mode),
     })
-}
-
-fn cannot_listen_on_path(path: &Path, error: &UnixSocketError) -> Failure {
-    Failure::new(EXIT_OS, format_args!("cannot listen on {}: {error}", path.display()))
 }
 
 /// Returns the local path of a unix connection.

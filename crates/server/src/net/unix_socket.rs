@@ -67,9 +67,25 @@ fn new_socket() -> io::Result<Socket> {
 }
 
 fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), UnixSocketError> {
+    match is_stale(path, address)? {
+        true => Ok(fs::remove_file(path)?),
+        false => Ok(()),
+    }
+}
+
+/// Checks that a process of this user could listen on a path. Changes nothing.
+///
+/// # Errors
+/// Same as [`listen`].
+pub(crate) fn check(path: &Path) -> Result<(), UnixSocketError> {
+    is_stale(path, &SockAddr::unix(path)?).map(drop)
+}
+
+/// True if a stale socket is at the path, false if nothing is.
+fn is_stale(path: &Path, address: &SockAddr) -> Result<bool, UnixSocketError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error.into()),
     };
     if !found.file_type().is_socket() {
@@ -84,7 +100,7 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), UnixSocketError> 
             io::ErrorKind::ConnectionRefused => {}
             io::ErrorKind::WouldBlock => return Err(UnixSocketError::Live),
             // The process that listened has just removed it.
-            io::ErrorKind::NotFound => return Ok(()),
+            io::ErrorKind::NotFound => return Ok(false),
             // Only some users may connect to the socket.
             io::ErrorKind::PermissionDenied if owner != ours => {}
             _ => return Err(UnixSocketError::Unknown(error)),
@@ -93,7 +109,7 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), UnixSocketError> 
     if owner != ours {
         return Err(UnixSocketError::Foreign { owner, ours });
     }
-    Ok(fs::remove_file(path)?)
+    Ok(true)
 }
 
 /// Locks the directory of a path against other larderds that start there. Waits for a bounded time.

@@ -67,7 +67,30 @@ impl UnmappedIds {
 /// The kernel's default.
 const UNMAPPED_DEFAULT: u32 = 65534;
 
+/// Checks that the group of `--local-readers` exists.
+///
+/// # Errors
+/// Same as [`Readers::new`].
+pub(crate) fn check(options: &Options) -> Result<(), ReadersError> {
+    Who::of(options).map(|_| ())
+}
+
 impl Who {
+    /// Returns the readers that the options permit; `None` if they permit none.
+    fn of(options: &Options) -> Result<Option<Self>, ReadersError> {
+        Ok(Some(match &options.local_readers {
+            _ if !options.has_readers() => return Ok(None),
+            LocalReaders::Off => return Ok(None),
+            LocalReaders::SameUser => Self::User(geteuid().as_raw()),
+            LocalReaders::Any => Self::Any,
+            LocalReaders::Group(name) => match Group::from_name(name) {
+                Ok(Some(group)) => Self::Group(group.gid.as_raw()),
+                Ok(None) => return Err(ReadersError::NoGroup(name.clone())),
+                Err(error) => return Err(ReadersError::Groups(name.clone(), error)),
+            },
+        }))
+    }
+
     /// True if a peer with this user and these groups may read. An id that stands for all unmapped
     /// ids never matches the server's.
     fn admits(self, user: u32, groups: &[u32], unmapped: UnmappedIds) -> bool {
@@ -97,17 +120,7 @@ impl Readers {
     /// Creates the readers that the options permit; `None` if they permit none. The cache must be
     /// inheritable.
     pub(crate) fn new(options: &Options, cache: &Cache) -> Result<Option<Self>, ReadersError> {
-        let who = match &options.local_readers {
-            _ if !options.has_readers() => return Ok(None),
-            LocalReaders::Off => return Ok(None),
-            LocalReaders::SameUser => Who::User(geteuid().as_raw()),
-            LocalReaders::Any => Who::Any,
-            LocalReaders::Group(name) => match Group::from_name(name) {
-                Ok(Some(group)) => Who::Group(group.gid.as_raw()),
-                Ok(None) => return Err(ReadersError::NoGroup(name.clone())),
-                Err(error) => return Err(ReadersError::Groups(name.clone(), error)),
-            },
-        };
+        let Some(who) = Who::of(options)? else { return Ok(None) };
         let Some(shared) = cache.reading_file() else { return Ok(None) };
         // Opened again: with a duplicate of the writable descriptor, readers could write to a
         // memory file.

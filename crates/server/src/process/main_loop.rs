@@ -16,6 +16,7 @@ use crate::process::upgrade::{Turn, Upgrade};
 use crate::server::Server;
 use crate::server::disk_trouble::DiskTrouble;
 use crate::stop::Manner;
+use crate::watched::Watcher;
 
 /// The state of the main thread.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct MainLoop<'a> {
     signals: Signals,
     pub(crate) upgrade: Upgrade,
     disk_trouble: DiskTrouble,
+    /// Reads files again; `None` without such files.
+    pub(crate) watcher: Option<Watcher>,
     /// True if a signal has requested a stop.
     was_told_to_stop: bool,
 }
@@ -48,6 +51,7 @@ impl<'a> MainLoop<'a> {
             signals,
             upgrade,
             disk_trouble: DiskTrouble::default(),
+            watcher: None,
             was_told_to_stop: false,
         }
     }
@@ -60,6 +64,9 @@ impl<'a> MainLoop<'a> {
             self.obey(asked);
             log::tick();
             self.disk_trouble.look(&self.server.cache);
+            if let Some(watcher) = &self.watcher {
+                watcher.look();
+            }
             self.listener.accept_from(readable);
             match self.upgrade.turn(self.server, self.supervisor) {
                 Turn::None => {}
@@ -107,20 +114,20 @@ impl<'a> MainLoop<'a> {
         self.listener.wait(others, timeout)
     }
 
-    /// Reads the files of users, certificates and tokens again, and logs each result.
+    /// Makes the watcher read the files of users, certificates and tokens again. The main thread
+    /// does not, because their disk may hang.
     fn reload(&self) {
-        self.server.reload_certificates();
-        self.server.reload_users();
-        self.http.reload_tokens();
-        let has_file = self.server.access.certificates.is_some()
-            || self.server.access.credentials.is_some()
-            || self.server.access.users.is_some()
-            || self.http.has_tokens();
-        if !has_file {
-            log::warn(format_args!(
-                "larderd: SIGHUP: nothing to read again: there are no users (-S, -Y, --users), certificates \
-                 (-Z) or admin tokens; other options need a restart, or SIGUSR2"
-            ));
+        self.supervisor.notify_reloading();
+        match &self.watcher {
+            // It reports to the supervisor when it has read them.
+            Some(watcher) => watcher.ask(),
+            None => {
+                log::warn(format_args!(
+                    "larderd: SIGHUP: nothing to read again: there are no users (-S, -Y), \
+                     certificates (-Z) or admin tokens; other options need a restart, or SIGUSR2"
+                ));
+                self.supervisor.notify_ready();
+            }
         }
     }
 
@@ -131,9 +138,7 @@ impl<'a> MainLoop<'a> {
             self.server.life.stop.request(manner);
         }
         if asked.reload {
-            self.supervisor.notify_reloading();
             self.reload();
-            self.supervisor.notify_ready();
         }
         if asked.upgrade {
             let sockets = self.listener.sockets();

@@ -12,6 +12,7 @@ use rustix::process::{Pid, test_kill_process};
 use crate::failure::{EXIT_OS, Failure};
 use crate::leftovers::Leftovers;
 use crate::log;
+use crate::process::check::permissions;
 
 /// A pid file with the id of this process, under a temporary name. Dropping it removes the file
 /// unless it was published.
@@ -58,6 +59,24 @@ impl PreparedPidfile {
         }
         fs::rename(&self.unfinished, path).map_err(|error| cannot_write(path, &error))
     }
+}
+
+/// Checks whether [`PreparedPidfile::write`] and [`PreparedPidfile::publish`] would succeed.
+/// Changes nothing. Returns the id in the file if it is that of another running process.
+///
+/// # Errors
+/// Fails if the file could not be written.
+pub(crate) fn check(path: &Path) -> Result<Option<i32>, Failure> {
+    if path.is_dir() {
+        return Err(cannot_write(path, &io::ErrorKind::IsADirectory.into()));
+    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    permissions::check_writable(directory).map_err(|error| cannot_write(path, &error))?;
+    let unfinished = unfinished(path);
+    if unfinished.exists() {
+        permissions::check_writable(&unfinished).map_err(|error| cannot_write(path, &error))?;
+    }
+    Ok(running(path))
 }
 
 impl Drop for PreparedPidfile {

@@ -2,10 +2,9 @@
 //! one, its predecessor.
 
 use std::cell::Cell;
-use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{self, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
 use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
-use crate::net::terms::ListenerTerms;
 use crate::net::unix_socket;
 use crate::observe::conn_table::Ends;
 use crate::process::daemon::DetachedProcess;
@@ -42,7 +40,7 @@ use crate::process::upgrade::inherited::{Inherited, InheritedSocket};
 use crate::process::upgrade::listeners::Changes;
 use crate::process::upgrade::program::Program;
 use crate::process::workers::{self, Workers};
-use crate::process::{daemon, limits, pidfile, privileges, syscalls};
+use crate::process::{announce, daemon, limits, pidfile, privileges, syscalls};
 use crate::server::credentials::Credentials;
 use crate::server::error::{ServerError, UsersError};
 use crate::server::open::{self, InheritedMemory, Takeover, UnopenedCache};
@@ -53,6 +51,7 @@ use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
 use crate::users::Users;
+use crate::watched::Watcher;
 use crate::words::CountedNoun;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
@@ -139,10 +138,11 @@ fn start(
     }
     // Before the restriction, because it forbids to change files.
     changes.apply();
+    let watcher = watch_files(&server, &http, supervisor).map_err(no_thread)?;
     restrict(options)?;
     match ground.detached {
         Some(detached) => detached.notify_ready(options)?,
-        None => announce(options, &sockets, &datagrams, &http),
+        None => announce::listening(options, &sockets, &datagrams, &http),
     }
     match predecessor {
         // The service manager listens to the predecessor, which reports the successor.
@@ -157,6 +157,7 @@ fn start(
     let upgrade = Upgrade::new(program, datagrams, is_given);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
+    main_loop.watcher = watcher;
     main_loop.obey(asked);
     serve(main_loop, workers, &inboxes, &overdue)
 }
@@ -192,6 +193,9 @@ fn prepare(
     // Before root is dropped, because other users may not be able to read the key.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?.map(Arc::new);
+    if let Some(certificates) = &certificates {
+        certificates.warn(true);
+    }
     let tokens = admin_tokens(options)?;
     let detached = if options.daemon { Some(daemon::leave_session(options)?) } else { None };
     let connection_count_max = limits::raise(options)?;
@@ -260,14 +264,29 @@ fn with_cache(options: Options, cache: Cache) -> Result<Server, Failure> {
     server.map_err(|error| Failure::new(error.exit_code(), error))
 }
 
-fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
+pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
     Credentials::load(options)
         .map_err(|error| Failure::new(EXIT_USAGE, UsersError::new(options, error)))
 }
 
-fn make_absolute(options: &mut Options) -> Result<(), Failure> {
+pub(super) fn make_absolute(options: &mut Options) -> Result<(), Failure> {
     let absolute = options.make_paths_absolute(|path| path::absolute(path));
     absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
+}
+
+/// Starts the thread that reads files again, if there are any.
+fn watch_files(
+    server: &Arc<Server>,
+    http: &Http,
+    supervisor: &Supervisor,
+) -> io::Result<Option<Watcher>> {
+    let mut files = server.reloaded();
+    files.extend(http.reloaded_tokens());
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let supervisor = supervisor.try_clone()?;
+    Watcher::start(files, move || supervisor.notify_ready()).map(Some)
 }
 
 /// Installs the filter of system calls, with `-o drop_privileges`.
@@ -392,7 +411,7 @@ fn inherit() -> Result<InheritedState, Failure> {
 
 /// Reads the tokens of the admin listener, if it exists and has a token file. Like the
 /// certificates, they are read before root is dropped.
-fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
+pub(super) fn admin_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     let Some(path) = options.admin_token_file.clone().filter(|_| !options.admin_listen.is_empty())
     else {
         return Ok(None);
@@ -481,10 +500,7 @@ impl Opens<'_> {
     fn rehearse(&self, cache: &UnopenedCache) -> Result<(), Failure> {
         credentials(self.options)?;
         if let Some(path) = &self.options.users {
-            let checked = Users::check(path);
-            checked.map_err(|error| {
-                Failure::new(EXIT_USAGE, format_args!("option --users: {error}"))
-            })?;
+            check_users(path)?;
         }
         cache.rehearse().map_err(|error| Failure::new(error.exit_code(), error))
     }
@@ -496,6 +512,12 @@ impl Opens<'_> {
         let begun = options.disk_tier.as_ref().map(|_| begin()).transpose();
         begun.map_err(|error| os_failure("start a thread", &error))
     }
+}
+
+/// Checks the file of `--users`.
+pub(crate) fn check_users(path: &Path) -> Result<(), Failure> {
+    let checked = Users::check(path);
+    checked.map_err(|error| Failure::new(EXIT_USAGE, format_args!("option --users: {error}")))
 }
 
 /// Distributes the connections that arrived while the cache opened over the workers in turn.
@@ -540,49 +562,6 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
             now,
         );
     }
-}
-
-/// Prints the addresses on which the server listens, and how to try it.
-fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams], http: &Http) {
-    let mut words = String::new();
-    for socket in sockets {
-        let mebibytes = options.memory_bytes >> 20;
-        let workers = CountedNoun(options.worker_count as u64, "worker").to_string();
-        let known = [format!("{mebibytes} MiB"), workers];
-        let known = known.into_iter().chain(socket.terms.named_words().into_iter().map(Into::into));
-        let known = known.collect::<Vec<_>>().join(", ");
-        words += &format!("larderd: listening on {} ({known})\n", socket.address);
-    }
-    for socket in datagrams {
-        let readonly = if socket.terms.is_readonly { ", readonly" } else { "" };
-        words += &format!("larderd: listening on {} (UDP{readonly})\n", socket.address);
-    }
-    for (address, access) in http.addresses() {
-        words += &format!("larderd: listening on {address} (admin, {access})\n");
-    }
-    let can_try = |terms: &ListenerTerms| {
-        !terms.is_encrypted() && !terms.is_readonly && !options.needs_login()
-    };
-    let plain = sockets.iter().find_map(|socket| match &socket.address {
-        Address::Tcp(address) if can_try(&socket.terms) => Some(address),
-        _ => None,
-    });
-    if let Some(address) = plain {
-        let host = if address.ip().is_unspecified() {
-            IpAddr::V4(Ipv4Addr::LOCALHOST)
-        } else {
-            address.ip()
-        };
-        words += &try_line(&host.to_string(), address.port());
-    }
-    // Fails only if standard output is closed.
-    let _ = io::stdout().write_all(words.as_bytes());
-}
-
-/// Returns a command line for bash that needs no other program.
-fn try_line(host: &str, port: u16) -> String {
-    let talk = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3";
-    format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
 }
 
 /// How much longer than another stop a graceful stop may take, because it still executes the

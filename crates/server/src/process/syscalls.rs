@@ -125,13 +125,15 @@ const DESCRIPTORS: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// Reading files: users, certificates and /proc.
+/// Reading files: users, certificates and /proc, and watching some of them.
 const FILES: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_fstat,
     libc::SYS_getcwd,
     libc::SYS_getdents64,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
     libc::SYS_lseek,
     libc::SYS_newfstatat,
     libc::SYS_readlinkat,

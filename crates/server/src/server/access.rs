@@ -1,16 +1,20 @@
 //! Access to a server's cache: the files of users and certificates, and the local readers, which
 //! are processes on this machine that read items in the cache's memory.
 
-use std::fmt::Display;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use larder_stats::Counter;
 
 use crate::log::{self, Level};
 use crate::observe::readers::Readers;
 use crate::server::Server;
 use crate::server::credentials::Credentials;
-use crate::tls::certificates::{Certificates, RefreshResult};
+use crate::server::statistics::threads::Thread;
+use crate::tls::certificates::validity::Validity;
+use crate::tls::certificates::{Certificates, Refresh, RefreshResult};
 use crate::users::Users;
+use crate::watched::{Cause, Outcome, Reloaded};
 
 /// The certificates, credentials and permissions that clients need to use the cache.
 #[derive(Debug)]
@@ -35,19 +39,20 @@ pub(crate) enum RefreshError {
 }
 
 impl Server {
-    /// Reads the certificate files again and logs the result on standard error. With
-    /// `only_if_changed`, unchanged files are not read, and nothing is logged.
+    /// Reads the certificate files again if their stamps have changed, and logs the result on
+    /// standard error. If they are unchanged, nothing is logged.
     ///
     /// # Errors
     /// Fails if TLS is not enabled, or if the files cannot be used. Then the previous certificates
     /// stay in effect.
-    pub(crate) fn refresh_certificates(&self, only_if_changed: bool) -> Result<(), RefreshError> {
+    pub(crate) fn refresh_certificates(&self) -> Result<(), RefreshError> {
         let certificates = self.access.certificates.as_ref().ok_or(RefreshError::NoTls)?;
-        match certificates.refresh(only_if_changed) {
+        match certificates.refresh(Refresh::IfStampsChanged) {
             RefreshResult::Unchanged(true) => Ok(()),
             RefreshResult::Unchanged(false) => Err(RefreshError::Unusable),
             RefreshResult::Read(Ok(())) => {
                 self.log.event(Level::Info, format_args!("certificates reloaded"));
+                certificates.warn(true);
                 Ok(())
             }
             RefreshResult::Read(Err(error)) => {
@@ -59,37 +64,116 @@ impl Server {
         }
     }
 
-    /// Reads the certificate files again, if there are any, and logs the result.
-    pub(crate) fn reload_certificates(&self) {
-        if let (Some(certificates), Ok(())) =
-            (&self.access.certificates, self.refresh_certificates(false))
-        {
-            let path = certificates.path().display();
-            log::info(format_args!("larderd: SIGHUP: certificates reloaded: {path}"));
+    /// Returns the files of users and certificates that the server reads again while it runs.
+    pub(crate) fn reloaded(self: &Arc<Self>) -> Vec<Box<dyn Reloaded>> {
+        let mut reloaded: Vec<Box<dyn Reloaded>> = Vec::new();
+        if let Some(certificates) = &self.access.certificates {
+            let (server, certificates) = (Arc::clone(self), Arc::clone(certificates));
+            reloaded.push(Box::new(ReloadedCertificates { server, certificates }));
+        }
+        if self.access.credentials.is_some() {
+            reloaded.push(Box::new(ReloadedUsers(Arc::clone(self))));
+        }
+        if let Some(users) = &self.access.users {
+            let (server, users) = (Arc::clone(self), Arc::clone(users));
+            reloaded.push(Box::new(ReloadedRights { server, users }));
+        }
+        reloaded
+    }
+}
+
+/// The certificate files of `-Z`, which are watched.
+struct ReloadedCertificates {
+    server: Arc<Server>,
+    certificates: Arc<Certificates>,
+}
+
+impl Reloaded for ReloadedCertificates {
+    fn name(&self) -> &'static str {
+        "certificates"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.certificates.paths()
+    }
+
+    fn reload(&self, cause: Cause) -> Outcome {
+        let refreshed = self.certificates.refresh(match cause {
+            Cause::Signal => Refresh::Always,
+            Cause::Change => Refresh::IfContentsChanged,
+        });
+        let is_new = refreshed == RefreshResult::Read(Ok(()));
+        self.certificates.warn(is_new);
+        match refreshed {
+            RefreshResult::Read(Err(error)) => Outcome::Failed(error),
+            RefreshResult::Read(Ok(())) => {
+                let path = self.certificates.path().display();
+                let ends = self.certificates.validity().map(Validity::ends);
+                let ends = ends.map_or_else(String::new, |at| format!(", expires {at}"));
+                Outcome::Done(format!("{path}{ends}"))
+            }
+            RefreshResult::Unchanged(_) => Outcome::Unchanged,
         }
     }
 
-    /// Reads the user file again, if there is one, and logs the result. If that fails, the previous
-    /// users stay in effect.
-    pub(crate) fn reload_users(&self) {
-        if let Some(credentials) = &self.access.credentials {
-            log_users(credentials.reload(), credentials.path());
-        }
-        if let Some(users) = &self.access.users {
-            log_users(users.reload(), users.path());
+    fn check_access(&self) -> Option<String> {
+        self.certificates.check_access().err()
+    }
+
+    fn note_failure(&self) {
+        self.server.counters(Thread::Watched).bump(Counter::CertificateReloadFailures);
+    }
+}
+
+/// The user file of `-S` or `-Y`. Like memcached's, it is read again only on request.
+struct ReloadedUsers(Arc<Server>);
+
+impl Reloaded for ReloadedUsers {
+    fn name(&self) -> &'static str {
+        "users"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn reload(&self, _: Cause) -> Outcome {
+        let Some(credentials) = &self.0.access.credentials else { return Outcome::Unchanged };
+        match credentials.reload() {
+            Ok(count) => Outcome::Done(format!("{count} of {}", credentials.path().display())),
+            Err(error) => Outcome::Failed(error.to_string()),
         }
     }
 }
 
-/// Logs the result of reading a file of users again.
-fn log_users(reloaded: Result<usize, impl Display>, path: &Path) {
-    match reloaded {
-        Ok(count) => {
-            let path = path.display();
-            log::info(format_args!("larderd: SIGHUP: users reloaded: {count} of {path}"));
+/// The file of `--users`, which is watched.
+struct ReloadedRights {
+    server: Arc<Server>,
+    users: Arc<Users>,
+}
+
+impl Reloaded for ReloadedRights {
+    fn name(&self) -> &'static str {
+        "users"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        vec![self.users.path().to_owned()]
+    }
+
+    fn reload(&self, cause: Cause) -> Outcome {
+        match self.users.reload(cause == Cause::Change) {
+            Ok(Some(count)) => Outcome::Done(format!("{count} of {}", self.users.path().display())),
+            Ok(None) => Outcome::Unchanged,
+            Err(error) => Outcome::Failed(error.to_string()),
         }
-        Err(error) => log::error(format_args!(
-            "larderd: SIGHUP: users not reloaded, the previous ones stay in effect: {error}"
-        )),
+    }
+
+    fn check_access(&self) -> Option<String> {
+        Users::check(self.users.path()).err().map(|error| error.to_string())
+    }
+
+    fn note_failure(&self) {
+        self.server.counters(Thread::Watched).bump(Counter::UsersReloadFailures);
     }
 }

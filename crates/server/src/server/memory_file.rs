@@ -54,13 +54,7 @@ pub(crate) fn open(
     options: &Options,
     is_alone: bool,
 ) -> Result<Cache, MemoryFileError> {
-    let memcacheds = memcacheds(path);
-    if memcacheds.exists() {
-        return Err(MemoryFileError::Memcacheds(memcacheds));
-    }
-    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
-        return Err(MemoryFileError::NoDirectory(directory.to_owned()));
-    }
+    check_place(path)?;
     let stopwatch = Stopwatch::start();
     let builder = builder.shared(path).exactly(true).alone(is_alone);
     let cache = builder.replaces_unusable(true).open()?;
@@ -80,6 +74,21 @@ pub(crate) fn open(
     };
     log::info(format_args!("larderd: memory file {}: {cache_is}", path.display()));
     Ok(cache)
+}
+
+/// Checks the surroundings of the file.
+///
+/// # Errors
+/// Fails if the directory does not exist, or if the file belongs to memcached.
+pub(crate) fn check_place(path: &Path) -> Result<(), MemoryFileError> {
+    let memcacheds = memcacheds(path);
+    if memcacheds.exists() {
+        return Err(MemoryFileError::Memcacheds(memcacheds));
+    }
+    match path.parent().filter(|directory| !directory.exists()) {
+        Some(directory) => Err(MemoryFileError::NoDirectory(directory.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// Returns the path where memcached writes its restart metadata on a graceful stop.

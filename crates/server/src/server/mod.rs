@@ -10,7 +10,7 @@ pub(crate) mod error;
 pub(crate) mod heartbeats;
 pub(crate) mod leases;
 mod life;
-mod memory_file;
+pub(crate) mod memory_file;
 pub(crate) mod open;
 pub(crate) mod progress;
 pub(crate) mod statistics;

@@ -82,12 +82,20 @@ struct Line {
     rate: Option<u32>,
 }
 
+/// The contents of a valid file.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) entries: Vec<Entry>,
+    /// The SHA-256 of the file.
+    pub(super) digest: [u8; 32],
+}
+
 /// Reads a users' file.
 ///
 /// # Errors
 /// Fails if the file cannot be read, if any part of it is not valid, or if it has passwords or
 /// tokens and other users of the machine can read it.
-pub(super) fn read(path: &Path) -> Result<Vec<Entry>, UsersFileError> {
+pub(super) fn read(path: &Path) -> Result<Contents, UsersFileError> {
     let failure = |what: String| UsersFileError { path: path.to_owned(), what };
     let unreadable = |error: io::Error| failure(format!("{error}; {EXPECTED}"));
     let file = File::open(path).map_err(unreadable)?;
@@ -111,7 +119,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Entry>, UsersFileError> {
             ),
         });
     }
-    Ok(entries)
+    Ok(Contents { entries, digest: sha256(&bytes) })
 }
 
 /// Parses the text of a file. Also returns true if it has a password or a token in plain text.
@@ -254,9 +262,9 @@ fn digest_of_hex(hex: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Returns the SHA-256 of a token.
-pub(super) fn sha256(token: &[u8]) -> [u8; 32] {
-    digest(&SHA256, token).as_ref().try_into().expect("SHA-256 has 32 bytes")
+/// Returns the SHA-256 of bytes.
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -407,7 +415,9 @@ mod tests {
         let with = |text: &str, mode| {
             write(file.path(), text).unwrap();
             set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
-            read(file.path()).map(|entries| entries.len()).map_err(|error| error.to_string())
+            read(file.path())
+                .map(|contents| contents.entries.len())
+                .map_err(|error| error.to_string())
         };
         let plain = "users = [ { name = \"a\", password = \"sesame\" } ]";
         let hashed = format!("users = [ {{ name = \"a\", hash = \"{HASH}\" }} ]");

@@ -24,7 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, io};
 
 pub(crate) use file::UsersFileError;
-use file::{PASSWORD_BYTES_MAX, sha256};
+use file::{Contents, PASSWORD_BYTES_MAX, sha256};
 use login::{Login, Origin, PendingLogin, Verifier};
 use mac::MacKey;
 use user::{Tally, User};
@@ -46,6 +46,8 @@ pub(crate) struct Users {
 #[derive(Default)]
 struct Table {
     generation: u64,
+    /// The SHA-256 of the file.
+    digest: [u8; 32],
     by_name: HashMap<Box<str>, Arc<User>>,
     by_token: HashMap<[u8; 32], Arc<User>>,
 }
@@ -104,16 +106,20 @@ impl Users {
     }
 
     /// Reads the file again and returns the number of users. Sessions notice it before their next
-    /// batch.
+    /// batch. With `only_if_changed`, returns `None` if the contents are those in effect.
     ///
     /// # Errors
     /// Fails if the file is not valid. Then the previous users stay in effect.
-    pub(crate) fn reload(&self) -> Result<usize, UsersFileError> {
-        let table = Table::read(&self.path, &self.key, &self.table())?;
+    pub(crate) fn reload(&self, only_if_changed: bool) -> Result<Option<usize>, UsersFileError> {
+        let previous = self.table();
+        let table = Table::read(&self.path, &self.key, &previous)?;
+        if only_if_changed && table.digest == previous.digest {
+            return Ok(None);
+        }
         let (generation, count) = (table.generation, table.by_name.len());
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         self.generation.store(generation, Release);
-        Ok(count)
+        Ok(Some(count))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -206,8 +212,9 @@ impl Users {
 
 impl Table {
     fn read(path: &Path, key: &MacKey, previous: &Self) -> Result<Self, UsersFileError> {
-        let mut table = Self { generation: previous.generation + 1, ..Self::default() };
-        for entry in file::read(path)? {
+        let Contents { entries, digest } = file::read(path)?;
+        let mut table = Self { generation: previous.generation + 1, digest, ..Self::default() };
+        for entry in entries {
             let before = previous.by_name.get(&*entry.name);
             let user = Arc::new(User::new(entry, key, before.map(|user| &**user)));
             if let Some(token) = user.token() {

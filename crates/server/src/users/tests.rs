@@ -94,7 +94,9 @@ fn a_verified_password_is_remembered_also_after_a_reload() {
     assert!(matches!(users.begin("a", "sesame"), LoginResult::Admitted(_)));
     assert!(matches!(users.begin("a", "another"), LoginResult::Pending(_)));
     write(file.path(), format!("{text} # changed")).unwrap();
-    assert_eq!(users.reload().unwrap(), 1);
+    assert_eq!(users.reload(true).unwrap(), Some(1));
+    assert_eq!(users.reload(true).unwrap(), None, "nothing has changed");
+    assert_eq!(users.reload(false).unwrap(), Some(1));
     assert!(matches!(users.begin("a", "sesame"), LoginResult::Admitted(_)));
 }
 
@@ -151,23 +153,23 @@ fn a_grant_ends_with_its_user_and_follows_changed_rights() {
     assert_eq!(user.tally(Tally::Connections), 1);
 
     write(file.path(), of("sesame", "write")).unwrap();
-    users.reload().unwrap();
+    users.reload(true).unwrap();
     assert!(grant.renew() && grant.permits(&writes), "the user has more rights");
     assert_eq!(users.all()[0].tally(Tally::Connections), 1);
 
     write(file.path(), "users = [").unwrap();
-    users.reload().unwrap_err();
+    users.reload(true).unwrap_err();
     assert!(grant.renew() && grant.permits(&writes), "half of a file changes nothing");
 
     write(file.path(), of("another", "write")).unwrap();
-    users.reload().unwrap();
+    users.reload(true).unwrap();
     assert!(!grant.renew(), "the password has changed");
     assert!(!grant.renew());
 
     let user = users.log_in("a", "another").unwrap();
     let mut grant = Grant::of(&users, user, Right::Admin);
     write(file.path(), "users = [ { name = \"b\" } ]").unwrap();
-    users.reload().unwrap();
+    users.reload(true).unwrap();
     assert!(!grant.renew(), "the user is gone");
 }
 
@@ -178,7 +180,7 @@ fn a_grant_of_a_user_of_an_older_file_is_renewed() {
     let users = Arc::new(users);
     let user = users.log_in("a", "sesame").unwrap();
     write(file.path(), "users = [ { name = \"b\" } ]").unwrap();
-    users.reload().unwrap();
+    users.reload(true).unwrap();
     assert!(!Grant::of(&users, user, Right::Admin).renew());
 }
 

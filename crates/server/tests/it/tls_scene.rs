@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::binary;
 /// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    pem: String,
+    pub(crate) pem: String,
 }
 
 /// A certificate and its key, in PEM.
@@ -46,8 +47,15 @@ impl Authority {
 
     /// Creates a certificate for localhost that contains this name.
     pub(crate) fn identity(&self, name: &str) -> Result<Identity> {
+        self.identity_between(name, 1975..4096)
+    }
+
+    /// Same as [`Self::identity`], but valid from the beginning of one year to that of another.
+    pub(crate) fn identity_between(&self, name: &str, years: Range<i32>) -> Result<Identity> {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(Identity { certificate, key })

@@ -303,11 +303,13 @@ Larder {
     "get_flushed" same Counter GetFlushed "Misses because flush_all had invalidated the item.";
     "auth_failures" same Counter AuthErrors "Failed authentication attempts of cache clients.";
     "not_permitted" counter NotPermitted "Commands refused because of the rights of the user or of the listener.";
+    "users_reload_failures" counter UsersReloadFailures "Attempts to read the file of `--users` again that failed because the file was not valid.";
     "rate_limited" counter RateLimited "Commands refused because the user exceeded its rate.";
     "admin_auth_failures" counter AdminAuthFailures "Requests to the admin listener with a token that does not exist.";
     "tls_handshakes" counter TlsHandshakes if Tls "Completed TLS handshakes of cache clients, with new and resumed sessions.";
     "tls_handshake_failures" same Counter SslHandshakeErrors if Tls "Failed TLS handshakes of cache clients.";
     "certificate_expiry_secs" gauge CertificateExpirySecs if Tls "Unix time in seconds at which the server's certificate expires; 0 if the expiry cannot be read.";
+    "certificate_reload_failures" counter CertificateReloadFailures if Tls "Failed attempts to load changed certificate files. While the files stay unusable, larderd repeats the attempt every minute.";
     "output_budget_bytes" gauge OutputBudgetBytes "Limit for the unsent output and unfinished input of all connections together, beyond the amount that each connection may always hold.";
     "output_budget_used_bytes" gauge OutputBudgetUsedBytes "Used part of that limit.";
     "hot_keys_sampled" counter HotKeysSampled "Commands sampled for `stats hotkeys`.";

@@ -9,7 +9,7 @@ use crate::show::{config, help};
 use crate::source::command_line::{self, CommandLine, Page};
 use crate::source::{environment, file};
 use crate::table::Id;
-use crate::typed::check::{check, settle};
+use crate::typed::check::{check_all, settle};
 use crate::typed::options::Options;
 
 /// The result of reading the options.
@@ -19,6 +19,13 @@ pub enum Invocation {
     Run {
         /// The options in effect.
         options: Box<Options>,
+        /// Lines to print first.
+        warnings: Vec<String>,
+    },
+    /// Checks what the server would do, without running it.
+    Check {
+        /// The options in effect, or all errors in them.
+        options: Result<Box<Options>, Vec<OptionError>>,
         /// Lines to print first.
         warnings: Vec<String>,
     },
@@ -43,27 +50,41 @@ impl Invocation {
     /// Reads the options from all sources.
     ///
     /// # Errors
-    /// Names the first option that cannot be accepted.
+    /// Names the first option that cannot be accepted. With `--check`, does not fail.
     pub fn read(sources: &Sources<'_>) -> Result<Self, OptionError> {
-        let (given, strays) = match command_line::read(sources.command_line)? {
+        let (given, strays, mut errors) = match command_line::read(sources.command_line) {
             CommandLine::Page(page) => return Ok(Self::Print(text(page, sources.version))),
-            CommandLine::Values { values, strays } => (values, strays),
+            CommandLine::Values { values, strays, errors } => (values, strays, errors),
         };
-        let mut warnings: Vec<_> = strays
-            .iter()
-            .map(|word| format!("{word:?} is not an option and has no effect"))
-            .collect();
-        let path = given.text(Id::Config).or_else(|| environment::config(sources.environment));
-        let from_file = match path {
-            Some(path) => read_file(path, sources)?,
-            None => Values::none(),
-        };
+        let (is_check, mut strays) = (given.switch(Id::Check), strays.into_iter());
+        let operand =
+            if is_check && given.given(Id::Config).is_none() { strays.next() } else { None };
+        if !is_check && !errors.is_empty() {
+            return Err(errors.swap_remove(0));
+        }
+        let mut warnings: Vec<_> =
+            strays.map(|word| format!("{word:?} is not an option and has no effect")).collect();
+        let path = operand.as_deref().or(given.text(Id::Config));
+        let path = path.or_else(|| environment::config(sources.environment));
+        let from_file = path.map(|path| read_file(path, sources, &mut errors));
+        let from_environment = environment::read(sources.environment, &mut warnings, &mut errors);
         let values = Values::defaults()
-            .overridden_by(from_file)
-            .overridden_by(environment::read(sources.environment, &mut warnings)?)
+            .overridden_by(from_file.unwrap_or_else(Values::none))
+            .overridden_by(from_environment)
             .overridden_by(given);
         let values = settle(values);
-        warnings.extend(check(&values)?);
+        // With other errors, a contradiction may only be their consequence.
+        if errors.is_empty() {
+            check_all(&values, &mut warnings, &mut errors);
+        }
+        if is_check {
+            let options =
+                if errors.is_empty() { Ok(Box::new(Options::new(values))) } else { Err(errors) };
+            return Ok(Self::Check { options, warnings });
+        }
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
         if values.switch(Id::PrintConfig) {
             return Ok(Self::Print(config::text(&values)));
         }
@@ -71,17 +92,20 @@ impl Invocation {
     }
 }
 
-fn read_file(path: &str, sources: &Sources<'_>) -> Result<Values, OptionError> {
+/// Reads a file, and collects the errors.
+fn read_file(path: &str, sources: &Sources<'_>, errors: &mut Vec<OptionError>) -> Values {
     let path = Path::new(path);
-    let text = (sources.read_file)(path).map_err(|error| {
-        let message = format!(
-            "option --config: {} cannot be read: {error}; expected a TOML file with options, as \
-             larderd --print-config prints it",
-            path.display()
-        );
-        OptionError::new(message)
-    })?;
-    file::read(&text, path)
+    match (sources.read_file)(path) {
+        Ok(text) => file::read(&text, path, errors),
+        Err(error) => {
+            errors.push(OptionError::new(format!(
+                "option --config: {} cannot be read: {error}; expected a TOML file with options, \
+                 as larderd --print-config prints it",
+                path.display()
+            )));
+            Values::none()
+        }
+    }
 }
 
 fn text(page: Page, version: &str) -> String {

@@ -73,5 +73,7 @@ mod tests {
         assert_eq!(named("evicted_age_secs"), "larder_evicted_age_seconds_total");
         assert_eq!(named("eviction_age_secs"), "larder_eviction_age_seconds");
         assert_eq!(named("segments_free"), "larder_segments_free");
+        let failures = named("certificate_reload_failures");
+        assert_eq!(failures, "larder_certificate_reload_failures_total");
     }
 }

@@ -286,10 +286,13 @@ impl Executor {
                 Answer::Done(response) => response,
                 Answer::Gather(gathering) => return CommandResult::Gather(gathering),
             },
-            Command::RefreshCertificates => match self.server.refresh_certificates(true) {
+            Command::RefreshCertificates => match self.server.refresh_certificates() {
                 Ok(()) => Response::Ok,
                 Err(RefreshError::NoTls) => ServerError::NoTls.into(),
-                Err(RefreshError::Unusable) => ServerError::CertificatesUnusable.into(),
+                Err(RefreshError::Unusable) => {
+                    self.counters.bump(Counter::CertificateReloadFailures);
+                    ServerError::CertificatesUnusable.into()
+                }
             },
             Command::Mechanisms => self.mechanisms(),
             Command::Authenticate { .. } if self.server.access.users.is_some() => {
