@@ -40,6 +40,7 @@ pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
+pub use typed::memory::{BUFFER_BYTES_DEFAULT, MemoryBound, MemoryShare};
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, ListenAt, Options};
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};

@@ -59,6 +59,7 @@ mod clock;
 mod failure;
 mod leftovers;
 mod log;
+mod memory;
 mod net;
 mod observe;
 mod process;
@@ -72,6 +73,7 @@ mod words;
 
 pub use buffers::output::Output;
 pub use failure::Failure;
+pub use memory::bound as memory_bound;
 pub use net::datagrams::reply;
 pub use process::start::run;
 pub use process::steps::Step;

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod disk_tier;
+pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod paths;
 pub(crate) mod slabs;

@@ -26,6 +26,7 @@ use larder_stats::{Counter, Counters};
 
 use crate::clock::Clock;
 use crate::log::{self, Log};
+use crate::memory::control::MemoryControl;
 use crate::observe::census::Censuses;
 use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
@@ -47,6 +48,7 @@ use upkeep::Upkeep;
 pub struct Server {
     pub(crate) cache: Cache,
     pub(crate) options: Options,
+    pub(crate) memory: MemoryControl,
     /// Settings that clients have changed.
     tuning: Mutex<Tuning>,
     pub(crate) log: Arc<Log>,
@@ -115,6 +117,7 @@ impl Server {
             Arc::new(PrefixRemovals::new(options.flush_all, cache.clone(), Arc::clone(&stop)));
         let warp = options.debug_time.then(Arc::default);
         Ok(Self {
+            memory: MemoryControl::default(),
             tuning: Mutex::new(options.tuning.clone()),
             log,
             access: Access { certificates: None, credentials, readers },
@@ -214,13 +217,15 @@ impl Server {
         }
     }
 
-    /// Changes the memory limit. The region is laid out once, with space to grow. The limit cannot
+    /// Changes the memory limit by order of an operator. The limit then no longer follows the memory
+    /// of the process. The region is laid out once, with space to grow. The limit cannot
     /// exceed that space.
     ///
     /// # Errors
     /// Fails if the cache cannot have this limit.
     pub(crate) fn set_memory_limit(&self, mebibytes: u64) -> Result<(), LimitError> {
-        let limited = self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20));
+        let bytes = mebibytes.saturating_mul(1 << 20);
+        let limited = self.memory.set_by_hand(&self.cache, bytes);
         if let Err(error) = &limited {
             self.log.event(format_args!("cache_memlimit {mebibytes}: {error}"));
         }

@@ -40,6 +40,7 @@ mod large;
 mod large_values;
 mod login;
 mod memory;
+mod memory_limit;
 mod moments;
 mod options;
 mod pair;

@@ -10,6 +10,7 @@ use crate::source::command_line::{self, CommandLine, Page};
 use crate::source::{environment, file};
 use crate::table::Id;
 use crate::typed::check::{check, settle};
+use crate::typed::memory::{self, MemoryBound};
 use crate::typed::options::Options;
 
 /// The result of reading the options.
@@ -35,6 +36,9 @@ pub struct Sources<'a> {
     pub environment: &'a [(String, String)],
     /// Reads the file that `--config` or `LARDER_CONFIG` names. Not called if neither is given.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// Returns the memory that the process may use at most, or why it is unknown. Only called if
+    /// `-m` is a percentage.
+    pub memory_bound: &'a dyn Fn() -> Result<MemoryBound, String>,
     /// The version that `-V` prints: the version of the memcached whose behaviour Larder follows.
     pub version: &'a str,
 }
@@ -62,7 +66,7 @@ impl Invocation {
             .overridden_by(from_file)
             .overridden_by(environment::read(sources.environment, &mut warnings)?)
             .overridden_by(given);
-        let values = settle(values);
+        let values = settle(memory::resolve(values, sources.memory_bound)?);
         warnings.extend(check(&values)?);
         if values.switch(Id::PrintConfig) {
             return Ok(Self::Print(config::text(&values)));

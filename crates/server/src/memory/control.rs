@@ -1,0 +1,210 @@
+//! Applies the memory limit that `-m` as a percentage results in.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder::{Cache, LimitError};
+use larder_stats::{Counter, Counters};
+
+use crate::log;
+use crate::memory::files::MemoryFiles;
+use crate::memory::follower::{Cause, Change, LimitFollower, Observation};
+
+/// Whether the memory limit of the cache follows that of the process, and what it follows.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryControl {
+    /// `None`: `-m` is a number, or the size stays for another reason. The lock keeps a limit that
+    /// an operator sets from being replaced by one that was decided before.
+    follower: Mutex<Option<LimitFollower>>,
+    /// The memory that this process may use, in bytes; 0: unknown.
+    bound_bytes: AtomicU64,
+}
+
+impl MemoryControl {
+    pub(super) fn new(follower: Option<LimitFollower>, bound_bytes: u64) -> Self {
+        Self { follower: Mutex::new(follower), bound_bytes: AtomicU64::new(bound_bytes) }
+    }
+
+    /// True if the limit follows the memory of the process.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.follower().is_some()
+    }
+
+    /// Returns the memory that this process may use, in bytes; 0: unknown.
+    pub(crate) fn bound_bytes(&self) -> u64 {
+        self.bound_bytes.load(Relaxed)
+    }
+
+    /// Sets a limit by order of an operator, which ends the following.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot have this limit. The following then continues.
+    pub(crate) fn set_by_hand(&self, cache: &Cache, bytes: u64) -> Result<(), LimitError> {
+        let mut follower = self.follower();
+        cache.set_memory_limit(bytes)?;
+        if let Some(ended) = follower.take() {
+            log::say(format_args!(
+                "larderd: cache_memlimit set {}, which ends the following of -m {}% until the next \
+                 start",
+                Mebibytes(bytes),
+                ended.share().percent,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Gives the memory up step by step, if the limit is followed, because a successor serves.
+    pub(crate) fn retire(&self) {
+        if let Some(follower) = self.follower().as_mut() {
+            follower.retire();
+        }
+    }
+
+    /// Decides on the limit and sets it. Returns what was done, for the log.
+    fn follow(&self, cache: &Cache, seen: &Observation, second: u64) -> Option<Followed> {
+        self.bound_bytes.store(seen.bound.bytes, Relaxed);
+        let mut follower = self.follower();
+        let follower = follower.as_mut()?;
+        let before = cache.memory_limit();
+        let change = follower.look(seen, second)?;
+        let mut limited = cache.set_memory_limit(change.limit_bytes);
+        if let Err(LimitError { min, max, .. }) = limited {
+            let possible = change.limit_bytes.clamp(min as u64, max as u64);
+            if let Err(error) = cache.set_memory_limit(possible) {
+                limited = Err(error);
+            }
+        }
+        let after = cache.memory_limit();
+        Some(Followed {
+            change,
+            before,
+            after,
+            refused: limited.err(),
+            percent: follower.share().percent,
+        })
+    }
+
+    fn follower(&self) -> MutexGuard<'_, Option<LimitFollower>> {
+        self.follower.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A change that was applied, as far as possible.
+struct Followed {
+    change: Change,
+    before: u64,
+    after: u64,
+    refused: Option<LimitError>,
+    percent: u8,
+}
+
+/// Looks at the memory of this process once a second, on the main thread. Costs nothing if `-m` is
+/// a number.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryWatch {
+    /// `None`: there is nothing to follow.
+    files: Option<MemoryFiles>,
+    /// When the first look was.
+    begun: Option<Instant>,
+    looked: Option<Instant>,
+    /// True if the last look failed, which was logged.
+    has_failed: bool,
+    /// True if the log has the reason why the cache cannot have the limit.
+    has_refused: bool,
+}
+
+impl MemoryWatch {
+    pub(super) fn new(files: MemoryFiles) -> Self {
+        Self { files: Some(files), ..Self::default() }
+    }
+
+    /// Sets the limit that the memory of the process now results in. Bumps `counters` if pressure
+    /// lowers it.
+    ///
+    /// Cost: a read of the clock; once per second a few files, which the kernel makes from memory.
+    pub(crate) fn look(&mut self, control: &MemoryControl, cache: &Cache, counters: &Counters) {
+        let Some(files) = &self.files else { return };
+        if self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        if !control.is_followed() {
+            // An operator has ended it.
+            self.files = None;
+            return;
+        }
+        let seen = match files.observe() {
+            Ok(seen) => seen,
+            Err(why) => {
+                if !self.has_failed {
+                    log::say(format_args!(
+                        "larderd: the memory limit stays, because {why}; larderd tries again each \
+                         second"
+                    ));
+                }
+                self.has_failed = true;
+                return;
+            }
+        };
+        self.has_failed = false;
+        let second = self.begun.get_or_insert_with(Instant::now).elapsed().as_secs();
+        if let Some(followed) = control.follow(cache, &seen, second) {
+            if followed.change.is_short {
+                counters.bump(Counter::MemoryLowered);
+            }
+            self.report(&followed, &seen);
+        }
+    }
+
+    fn report(&mut self, followed: &Followed, seen: &Observation) {
+        let Followed { change, before, after, refused, percent } = followed;
+        let (before, after) = (Mebibytes(*before), Mebibytes(*after));
+        let bound = Mebibytes(seen.bound.bytes);
+        match change.cause {
+            Cause::Bound => log::say(format_args!(
+                "larderd: -m {percent}% follows the memory limit, which is now {bound} ({}): the \
+                 cache goes from {before} to {}, in steps if it shrinks",
+                seen.bound.origin,
+                Mebibytes(change.limit_bytes),
+            )),
+            Cause::Approach => {}
+            Cause::Pressure => log::say(format_args!(
+                "larderd: memory is short: {} of {bound} are in use ({}), tasks waited for memory \
+                 {} of the last 10 s; the cache goes from {before} to {after}",
+                Mebibytes(seen.use_bytes),
+                seen.bound.origin,
+                seen.stalled_percent.map_or("an unknown part".into(), |of| format!("{of} %")),
+            )),
+            Cause::Relief => log::say(format_args!(
+                "larderd: memory is no longer short: the cache goes from {before} to {after}"
+            )),
+        }
+        match refused {
+            Some(LimitError { asked, min, max }) if !self.has_refused => {
+                self.has_refused = true;
+                log::say(format_args!(
+                    "larderd: the cache cannot have {}, but only {} to {} until the next start, so \
+                     it has {after}",
+                    Mebibytes(*asked as u64),
+                    Mebibytes(*min as u64),
+                    Mebibytes(*max as u64),
+                ));
+            }
+            Some(_) => {}
+            None => self.has_refused = false,
+        }
+    }
+}
+
+/// An amount of memory, shown in MiB.
+pub(super) struct Mebibytes(pub(super) u64);
+
+impl std::fmt::Display for Mebibytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} MiB", self.0 >> 20)
+    }
+}
+
+/// How often the memory of the process is looked at.
+const PERIOD: Duration = Duration::from_secs(1);
