@@ -46,6 +46,7 @@
 //! | `stats` | the responses of `stats` |
 //! | `server` | the state that all threads share: the cache, passwords, leases |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
+//! | `memory` | the memory that the process may use, and `-m` as a percentage of it |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
 //! | `clock`, `log`, `stop`, `waker`, `failure`, `leftovers`, `words` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start, its files, helpers for messages |
