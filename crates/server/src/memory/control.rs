@@ -76,6 +76,7 @@ impl MemoryControl {
             }
         }
         let after = cache.memory_limit();
+        follower.note_limit(after);
         Some(Followed {
             change,
             before,
@@ -208,3 +209,87 @@ impl std::fmt::Display for Mebibytes {
 
 /// How often the memory of the process is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use larder_options::MemoryShare;
+
+    use super::*;
+    use crate::memory::tree::Tree;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A cache of 80 % of a cgroup of 40 MiB, which can grow to 64 MiB.
+    struct Scene {
+        tree: Tree,
+        cache: Cache,
+        control: MemoryControl,
+        watch: MemoryWatch,
+        counters: Counters,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let tree = Tree::new();
+            tree.group("pod", "memory.max", &(40 * MIB).to_string());
+            tree.group("pod", "memory.current", "0");
+            let cache = Cache::builder().memory_bytes(32 * MIB).memory_bytes_max(64 * MIB);
+            let cache = cache.maintainer(true).open().unwrap();
+            let share = MemoryShare { percent: 80, fixed_bytes: 0 };
+            let follower = LimitFollower::new(share, 40 * MIB, 32 * MIB);
+            let control = MemoryControl::new(Some(follower), 40 * MIB);
+            let watch = MemoryWatch::new(tree.files());
+            Self { tree, cache, control, watch, counters: Counters::default() }
+        }
+
+        /// Writes the limit of the cgroup, looks, and returns the limit of the cache in MiB.
+        fn look(&mut self, max: &str) -> u64 {
+            self.tree.group("pod", "memory.max", max);
+            self.watch.looked = None;
+            self.watch.look(&self.control, &self.cache, &self.counters);
+            self.cache.memory_limit() / MIB
+        }
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_read_stays_until_it_can() {
+        let mut scene = Scene::new();
+        assert_eq!(scene.look("x"), 32);
+        assert!(scene.watch.has_failed);
+        assert_eq!(scene.look(""), 32);
+        assert_eq!(scene.look(&(50 * MIB).to_string()), 40);
+        assert!(!scene.watch.has_failed);
+        assert_eq!(scene.control.bound_bytes(), 50 * MIB);
+    }
+
+    #[test]
+    fn a_cache_that_cannot_grow_further_has_the_maximum() {
+        let mut scene = Scene::new();
+        let max = scene.look(&(400 * MIB).to_string());
+        assert!((64..80).contains(&max), "{max}");
+        assert!(scene.watch.has_refused);
+        assert!(scene.control.is_followed());
+        assert_eq!(scene.look(&(75 * MIB).to_string()), 60);
+        assert!(!scene.watch.has_refused);
+    }
+
+    #[test]
+    fn memory_that_is_almost_used_up_is_counted() {
+        let mut scene = Scene::new();
+        scene.tree.group("pod", "memory.current", &(39 * MIB).to_string());
+        assert_eq!(scene.look(&(40 * MIB).to_string()), 30);
+        assert_eq!(scene.counters.read(Counter::MemoryLowered), 1);
+    }
+
+    #[test]
+    fn a_limit_set_by_hand_ends_the_following_but_a_refused_one_does_not() {
+        let mut scene = Scene::new();
+        assert!(scene.control.set_by_hand(&scene.cache, 1 << 40).is_err());
+        assert!(scene.control.is_followed());
+        scene.control.set_by_hand(&scene.cache, 20 * MIB).unwrap();
+        assert!(!scene.control.is_followed());
+        assert_eq!(scene.look(&(80 * MIB).to_string()), 20);
+        scene.control.retire();
+        assert_eq!(scene.look(&(80 * MIB).to_string()), 20);
+    }
+}

@@ -210,69 +210,33 @@ const FOUND_MAX: usize = 40;
 mod tests {
     use std::fs;
 
-    use tempfile::TempDir;
-
     use super::*;
+    use crate::memory::tree::{Tree, stalls};
 
     const MIB: u64 = 1 << 20;
 
-    /// A folder that looks like the root of a system with cgroups of version 2.
-    struct Tree(TempDir);
-
-    impl Tree {
-        fn new() -> Self {
-            let tree = Self(TempDir::new().expect("the folder of temporary files is writable"));
-            tree.write("proc/self/cgroup", "0::/pod/larder\n");
-            let mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-            tree.write("proc/self/mountinfo", mount);
-            let machine = "MemTotal:       1048576 kB\nMemFree: 1 kB\nMemAvailable:   524288 kB\n";
-            tree.write("proc/meminfo", machine);
-            tree.write("proc/pressure/memory", &stalls("3.00"));
-            tree.group("pod/larder", "memory.max", "max\n");
-            tree
-        }
-
-        fn write(&self, path: &str, text: &str) {
-            let path = self.0.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-
-        fn group(&self, group: &str, name: &str, text: &str) {
-            self.write(&format!("sys/fs/cgroup/{group}/{name}"), text);
-        }
-
-        fn files(&self) -> MemoryFiles {
-            MemoryFiles::find(self.0.path()).unwrap()
-        }
-
-        fn bound(&self) -> (u64, String) {
-            let MemoryBound { bytes, origin } = self.files().bound().unwrap();
-            (bytes / MIB, origin)
-        }
-    }
-
-    fn stalls(avg10: &str) -> String {
-        format!("some avg10={avg10} avg60=0.00 avg300=0.00 total=0\nfull avg10=9.00 avg60=0\n")
+    fn bound(tree: &Tree) -> (u64, String) {
+        let MemoryBound { bytes, origin } = tree.files().bound().unwrap();
+        (bytes / MIB, origin)
     }
 
     #[test]
     fn the_smallest_limit_of_all_cgroups_above_counts() {
         let tree = Tree::new();
         let machine = (1024, "MemTotal of /proc/meminfo".to_owned());
-        assert_eq!(tree.bound(), machine);
+        assert_eq!(bound(&tree), machine);
         assert!(!tree.files().is_limited().unwrap());
         tree.group("pod", "memory.max", "268435456\n");
-        assert_eq!(tree.bound(), (256, "memory.max of /sys/fs/cgroup/pod".to_owned()));
+        assert_eq!(bound(&tree), (256, "memory.max of /sys/fs/cgroup/pod".to_owned()));
         tree.group("pod/larder", "memory.max", "268435456\n");
-        assert_eq!(tree.bound(), (256, "memory.max of /sys/fs/cgroup/pod/larder".to_owned()));
+        assert_eq!(bound(&tree), (256, "memory.max of /sys/fs/cgroup/pod/larder".to_owned()));
         tree.group("pod/larder", "memory.high", "134217728\n");
-        assert_eq!(tree.bound(), (128, "memory.high of /sys/fs/cgroup/pod/larder".to_owned()));
+        assert_eq!(bound(&tree), (128, "memory.high of /sys/fs/cgroup/pod/larder".to_owned()));
         assert!(tree.files().is_limited().unwrap());
         tree.group("pod/larder", "memory.high", "max\n");
         tree.group("pod/larder", "memory.max", "99999999999\n");
         tree.group("pod", "memory.max", "18446744073709551615\n");
-        assert_eq!(tree.bound(), machine);
+        assert_eq!(bound(&tree), machine);
     }
 
     #[test]
@@ -306,7 +270,7 @@ mod tests {
         tree.group("a", "memory.usage_in_bytes", "251658240\n");
         let stat = "inactive_file 1\ntotal_inactive_file 41943040\ntotal_active_file 0\n";
         tree.group("a", "memory.stat", stat);
-        assert_eq!(tree.bound(), (256, "memory.limit_in_bytes of /sys/fs/cgroup/a".to_owned()));
+        assert_eq!(bound(&tree), (256, "memory.limit_in_bytes of /sys/fs/cgroup/a".to_owned()));
         let seen = tree.files().observe().unwrap();
         assert_eq!((seen.use_bytes / MIB, seen.stalled_percent), (200, Some(3.0)));
     }
@@ -314,9 +278,9 @@ mod tests {
     #[test]
     fn a_system_without_cgroups_has_the_machines_memory() {
         let tree = Tree::new();
-        fs::remove_dir_all(tree.0.path().join("proc/self")).unwrap();
-        fs::remove_dir_all(tree.0.path().join("proc/pressure")).unwrap();
-        assert_eq!(tree.bound().0, 1024);
+        fs::remove_dir_all(tree.path().join("proc/self")).unwrap();
+        fs::remove_dir_all(tree.path().join("proc/pressure")).unwrap();
+        assert_eq!(bound(&tree).0, 1024);
         assert_eq!(tree.files().observe().unwrap().stalled_percent, None);
     }
 
@@ -339,7 +303,7 @@ mod tests {
             assert!(error.contains(path) && error.contains(expected), "{error}");
         }
         let tree = Tree::new();
-        fs::create_dir(tree.0.path().join("sys/fs/cgroup/pod/memory.max")).unwrap();
+        fs::create_dir(tree.path().join("sys/fs/cgroup/pod/memory.max")).unwrap();
         let error = tree.files().bound().unwrap_err();
         assert!(error.contains("pod/memory.max cannot be read"), "{error}");
         let long = Tree::new();

@@ -81,6 +81,12 @@ impl LimitFollower {
         self.is_retired = true;
     }
 
+    /// Notes the limit of the cache, which could not have the one that was to be set. The next look
+    /// asks for the limit again.
+    pub(super) fn note_limit(&mut self, bytes: u64) {
+        self.limit_bytes = bytes;
+    }
+
     /// Returns the limit to set, if it changes. Called once a second; `second` counts seconds from
     /// any start.
     pub(super) fn look(&mut self, seen: &Observation, second: u64) -> Option<Change> {

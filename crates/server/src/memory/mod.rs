@@ -9,6 +9,8 @@ mod files;
 mod follower;
 mod place;
 pub(crate) mod start;
+#[cfg(test)]
+mod tree;
 
 use std::path::Path;
 
