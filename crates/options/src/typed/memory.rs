@@ -111,19 +111,28 @@ fn fixed_bytes_of(values: &Values) -> u64 {
     fixed_bytes(
         buffer_mebibytes * MEBIBYTE,
         values.unsigned(Id::ConnLimit),
+        values.unsigned(Id::Threads),
         values.switch(Id::EnableSsl),
     )
 }
 
 /// Returns the bytes that a server uses at most beyond its cache. `buffer_bytes_max` is
 /// `-o read_buf_mem_limit`, 0 for the default. deploy/kubernetes/README.md has the formula.
-pub(crate) fn fixed_bytes(buffer_bytes_max: u64, connection_count: u64, is_encrypted: bool) -> u64 {
+pub(crate) fn fixed_bytes(
+    buffer_bytes_max: u64,
+    connection_count: u64,
+    worker_count: u64,
+    is_encrypted: bool,
+) -> u64 {
     let buffer_bytes = match buffer_bytes_max {
         0 => BUFFER_BYTES_DEFAULT,
         given => given,
     };
     let of_tls = if is_encrypted { TLS_BYTES } else { 0 };
-    buffer_bytes + (IDLE_BYTES + of_tls) * connection_count + PROCESS_BYTES
+    buffer_bytes
+        + (IDLE_BYTES + of_tls) * connection_count
+        + WORKER_BYTES * worker_count
+        + PROCESS_BYTES
 }
 
 /// Returns an amount in whole MiB, rounded down, with its unit.
@@ -134,14 +143,17 @@ fn mebibytes(bytes: u64) -> String {
 /// Memory for the buffers of all connections together if `-o read_buf_mem_limit` is 0, in bytes.
 pub const BUFFER_BYTES_DEFAULT: u64 = 64 * MEBIBYTE;
 
-/// Memory of an idle connection.
-const IDLE_BYTES: u64 = KIBIBYTE / 2;
+/// Memory of an idle connection: 0.5 KiB of the process, and 1.5 KiB of the kernel for its socket.
+const IDLE_BYTES: u64 = 2 * KIBIBYTE;
 
 /// Additional memory of an idle connection with TLS.
 const TLS_BYTES: u64 = 4 * KIBIBYTE;
 
-/// The program, its threads, the admin listener, and what allocators keep.
-const PROCESS_BYTES: u64 = 32 * MEBIBYTE;
+/// Memory of a worker: its ring, its buffers for input, and a part of those for responses.
+const WORKER_BYTES: u64 = 4 * MEBIBYTE;
+
+/// The program, its other threads, the admin listener, and what allocators keep.
+const PROCESS_BYTES: u64 = 16 * MEBIBYTE;
 
 /// The largest `-m`.
 const CACHE_BYTES_MAX: u64 = 16 << 40;
@@ -182,10 +194,11 @@ mod tests {
             let (options, _) = Options::from_map(map.iter().copied()).unwrap();
             options.fixed_memory_bytes() / KIBIBYTE
         };
-        assert_eq!(fixed(&[]), (64 + 32) * 1024 + 512);
-        assert_eq!(fixed(&[("conn_limit", "4096"), ("read_buf_mem_limit", "8")]), 40 * 1024 + 2048);
+        assert_eq!(fixed(&[]), (64 + 32) * 1024 + 2048);
+        assert_eq!(fixed(&[("conn_limit", "4096"), ("read_buf_mem_limit", "8")]), 40 * 1024 + 8192);
+        assert_eq!(fixed(&[("threads", "32")]), (64 + 16 + 128) * 1024 + 2048);
         let tls = [("enable_ssl", "yes"), ("ssl_chain_cert", "/c"), ("ssl_key", "/k")];
-        assert_eq!(fixed(&tls), (64 + 32) * 1024 + 512 + 4096);
+        assert_eq!(fixed(&tls), (64 + 32) * 1024 + 2048 + 4096);
     }
 
     #[test]

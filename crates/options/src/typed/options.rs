@@ -220,10 +220,10 @@ impl Options {
     }
 
     /// Returns the bytes that a server with these options uses at most beyond its cache: the
-    /// buffers of all connections, the idle connections, and the process.
+    /// buffers of all connections, the idle connections, the workers, and the process.
     pub fn fixed_memory_bytes(&self) -> u64 {
-        let connections = self.connection_count_max as u64;
-        memory::fixed_bytes(self.buffer_bytes_max, connections, self.tls.is_some())
+        let (connections, workers) = (self.connection_count_max as u64, self.worker_count as u64);
+        memory::fixed_bytes(self.buffer_bytes_max, connections, workers, self.tls.is_some())
     }
 
     /// Returns the addresses to bind for TCP. Empty with `-s`, and with `-p 0`.

@@ -131,12 +131,12 @@ mod tests {
     #[test]
     fn a_number_that_does_not_fit_the_cgroup_is_warned_about() {
         let of_512 = options(&[("memory_limit", "512")]);
-        assert_eq!(too_large(&of_512, &bound(609)), None);
+        assert_eq!(too_large(&of_512, &bound(610)), None);
         assert_eq!(
             too_large(&of_512, &bound(512)).unwrap(),
-            "option -m: 512 MiB and up to 96 MiB for connections and the process are more than the \
+            "option -m: 512 MiB and up to 98 MiB for connections and the process are more than the \
              512 MiB of this process (memory.max of /g), above which the kernel ends it: lower -m \
-             to 415 or less, raise that limit, or use -m 80%"
+             to 414 or less, raise that limit, or use -m 80%"
         );
         let warning = too_large(&of_512, &bound(100)).unwrap();
         assert!(warning.contains("lower -c or -o read_buf_mem_limit, raise"), "{warning}");
@@ -146,15 +146,15 @@ mod tests {
     fn a_percentage_of_which_connections_take_most_is_warned_about() {
         let mut options = options(&[("conn_limit", "100000")]);
         let share = MemoryShare { percent: 80, fixed_bytes: options.fixed_memory_bytes() };
-        options.memory_bytes = share.bytes_of(300 << 20);
+        options.memory_bytes = share.bytes_of(600 << 20);
         assert_eq!(
-            mostly_fixed(&options, share, &bound(300)).unwrap(),
-            "option -m: 80% of 300 MiB leaves 95 MiB for items, less than the 144 MiB for \
+            mostly_fixed(&options, share, &bound(600)).unwrap(),
+            "option -m: 80% of 600 MiB leaves 188 MiB for items, less than the 291 MiB for \
              connections and the process: raise the limit (memory.max of /g), or lower -c or -o \
              read_buf_mem_limit"
         );
         options.memory_bytes = share.fixed_bytes;
-        assert_eq!(mostly_fixed(&options, share, &bound(300)), None);
+        assert_eq!(mostly_fixed(&options, share, &bound(600)), None);
     }
 
     #[test]
