@@ -165,9 +165,10 @@ impl MemoryWatch {
         match change.cause {
             Cause::Bound => log::say(format_args!(
                 "larderd: -m {percent}% follows the memory limit, which is now {bound} ({}): the \
-                 cache goes from {before} to {}, in steps if it shrinks",
+                 cache goes from {before} to {}{}",
                 seen.bound.origin,
-                Mebibytes(change.limit_bytes),
+                Mebibytes(change.goal_bytes),
+                if change.goal_bytes < change.limit_bytes { ", by 5 % each second" } else { "" },
             )),
             Cause::Approach => {}
             Cause::Pressure => log::say(format_args!(

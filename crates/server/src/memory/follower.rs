@@ -37,6 +37,8 @@ pub(super) struct LimitFollower {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) limit_bytes: u64,
+    /// The limit after all steps of a fall.
+    pub(super) goal_bytes: u64,
     pub(super) cause: Cause,
     /// True if memory is short, so that the limit was lowered by a step.
     pub(super) is_short: bool,
@@ -113,7 +115,12 @@ impl LimitFollower {
         };
         let is_changed = self.limit_bytes != before;
         let is_short = stepped == Some(Cause::Pressure);
-        is_changed.then_some(Change { limit_bytes: self.limit_bytes, cause, is_short })
+        is_changed.then_some(Change {
+            limit_bytes: self.limit_bytes,
+            goal_bytes: target,
+            cause,
+            is_short,
+        })
     }
 
     /// Lowers the target by a step if memory is short, and raises it by a step if it has not been

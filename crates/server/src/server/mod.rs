@@ -217,8 +217,8 @@ impl Server {
         }
     }
 
-    /// Changes the memory limit by order of an operator. The limit then no longer follows the memory
-    /// of the process. The region is laid out once, with space to grow. The limit cannot
+    /// Changes the memory limit by order of an operator. The limit then no longer follows the
+    /// memory of the process. The region is laid out once, with space to grow. The limit cannot
     /// exceed that space.
     ///
     /// # Errors

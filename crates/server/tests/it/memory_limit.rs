@@ -155,6 +155,7 @@ fn a_percentage_follows_the_limit_of_the_cgroup() -> Result<()> {
     fill(&mut stream, 150)?;
     let log = server.log();
     ensure!(log.contains("which is now 160 MiB (memory."), "{log}");
+    ensure!(log.contains("the cache goes from 106 MiB to 30 MiB, by 5 % each second"), "{log}");
     ensure!(log.contains("which is now 256 MiB (memory."), "{log}");
     assert_eq!(group.killed()?, 0);
 
