@@ -1,6 +1,6 @@
 //! Applies the memory limit that `-m` as a percentage results in.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,14 @@ pub(crate) struct MemoryControl {
     follower: Mutex<Option<LimitFollower>>,
     /// The memory that this process may use, in bytes; 0: unknown.
     bound_bytes: AtomicU64,
+    /// True once an operator has set a limit. Written under the lock of `follower`.
+    is_set_by_hand: AtomicBool,
 }
 
 impl MemoryControl {
     pub(super) fn new(follower: Option<LimitFollower>, bound_bytes: u64) -> Self {
-        Self { follower: Mutex::new(follower), bound_bytes: AtomicU64::new(bound_bytes) }
+        let (follower, bound_bytes) = (Mutex::new(follower), AtomicU64::new(bound_bytes));
+        Self { follower, bound_bytes, is_set_by_hand: AtomicBool::new(false) }
     }
 
     /// True if the limit follows the memory of the process.
@@ -43,6 +46,7 @@ impl MemoryControl {
     pub(crate) fn set_by_hand(&self, cache: &Cache, bytes: u64) -> Result<(), LimitError> {
         let mut follower = self.follower();
         cache.set_memory_limit(bytes)?;
+        self.is_set_by_hand.store(true, Relaxed);
         if let Some(ended) = follower.take() {
             log::say(format_args!(
                 "larderd: cache_memlimit set {}, which ends the following of -m {}% until the next \
@@ -52,6 +56,18 @@ impl MemoryControl {
             ));
         }
         Ok(())
+    }
+
+    /// Sets the limit of the options when the start ends, unless an operator has already set one.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot have this limit.
+    pub(crate) fn set_at_start(&self, cache: &Cache, bytes: u64) -> Result<(), LimitError> {
+        let _lock = self.follower();
+        if self.is_set_by_hand.load(Relaxed) || cache.memory_limit() == bytes {
+            return Ok(());
+        }
+        cache.set_memory_limit(bytes)
     }
 
     /// Gives the memory up step by step, if the limit is followed, because a successor serves.
@@ -289,6 +305,7 @@ mod tests {
         assert!(scene.control.is_followed());
         scene.control.set_by_hand(&scene.cache, 20 * MIB).unwrap();
         assert!(!scene.control.is_followed());
+        scene.control.set_at_start(&scene.cache, 32 * MIB).unwrap();
         assert_eq!(scene.look(&(80 * MIB).to_string()), 20);
         scene.control.retire();
         assert_eq!(scene.look(&(80 * MIB).to_string()), 20);

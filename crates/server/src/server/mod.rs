@@ -176,9 +176,8 @@ impl Server {
     /// Sets the memory limit of an inherited cache to `-m`. A limit set by `cache_memlimit` does
     /// not outlive the process that executed it.
     pub(crate) fn apply_memory_limit(&self) {
-        if self.cache.memory_limit() != self.options.memory_bytes
-            && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
-        {
+        let bytes = self.options.memory_bytes;
+        if let Err(error) = self.memory.set_at_start(&self.cache, bytes) {
             log::say(format_args!(
                 "larderd: option -m: the inherited cache keeps its limit: {error}"
             ));
