@@ -47,6 +47,7 @@
 //! | `server` | the state that all threads share: the cache, passwords, leases |
 //! | `users` | users with rights: their file, logins, the permission of a connection |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
+//! | `memory` | the memory that the process may use, and `-m` as a percentage of it |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
 //! | `watched` | the thread that reads files again when they change |
@@ -61,6 +62,7 @@ mod clock;
 mod failure;
 mod leftovers;
 mod log;
+mod memory;
 mod net;
 mod observe;
 mod priority;
@@ -77,6 +79,7 @@ mod words;
 
 pub use buffers::output::Output;
 pub use failure::Failure;
+pub use memory::bound as memory_bound;
 pub use net::datagrams::reply;
 pub use process::check::check;
 pub use process::start::run;

@@ -8,7 +8,7 @@ use larder_options::{Invocation, OptionError};
 use larder_protocol::WIRE_VERSION;
 
 fn main() -> ExitCode {
-    match larder_options::from_process(WIRE_VERSION) {
+    match larder_options::from_process(WIRE_VERSION, &larder_server::memory_bound) {
         Ok(Invocation::Print(text)) => {
             // The write fails only if the reader has closed the pipe.
             let _ = std::io::stdout().write_all(text.as_bytes());

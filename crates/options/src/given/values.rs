@@ -53,6 +53,30 @@ impl fmt::Display for Origin {
 pub(crate) struct GivenValue {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
+    /// The bytes that a percentage means, once they are known.
+    pub(crate) resolved: Option<ResolvedPercent>,
+}
+
+/// The bytes that a percentage means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResolvedPercent {
+    pub(crate) bytes: u64,
+    /// The calculation, for a reader.
+    pub(crate) reason: String,
+}
+
+impl GivenValue {
+    pub(crate) fn new(value: Value, origin: Origin) -> Self {
+        Self { value, origin, resolved: None }
+    }
+
+    /// Returns the origin, and for a percentage the bytes that it means.
+    pub(crate) fn origin_text(&self) -> String {
+        match &self.resolved {
+            Some(resolved) => format!("{}; {}", self.origin, resolved.reason),
+            None => self.origin.to_string(),
+        }
+    }
 }
 
 /// The value of each option, if it has a default or was given.
@@ -76,16 +100,23 @@ impl Values {
 
     fn set_default(&mut self, id: Id) {
         let row = id.row();
-        self.0[id as usize] = row.default.map(|text| GivenValue {
-            value: row.kind.parse(text).expect("a test parses every default"),
-            origin: Origin::Default,
+        self.0[id as usize] = row.default.map(|text| {
+            let value = row.kind.parse(text).expect("a test parses every default");
+            GivenValue::new(value, Origin::Default)
         });
     }
 
     /// Replaces a default by a lower number of bytes.
     pub(crate) fn lower_default(&mut self, id: Id, bytes: u64) {
         let value = Value::Bytes(bytes);
-        self.0[id as usize] = Some(GivenValue { value, origin: Origin::Default });
+        self.0[id as usize] = Some(GivenValue::new(value, Origin::Default));
+    }
+
+    /// Notes the bytes that a percentage means.
+    pub(crate) fn resolve_percent(&mut self, id: Id, bytes: u64, reason: String) {
+        if let Some(given) = &mut self.0[id as usize] {
+            given.resolved = Some(ResolvedPercent { bytes, reason });
+        }
     }
 
     /// Sets the value of an option. A repeated option takes the last value, except that lists and
@@ -120,7 +151,7 @@ impl Values {
             Some(earlier) => row.kind.repeated(earlier.value, value),
             None => value,
         };
-        *given = Some(GivenValue { value, origin: origin.clone() });
+        *given = Some(GivenValue::new(value, origin.clone()));
         Ok(())
     }
 
@@ -165,9 +196,22 @@ impl Values {
         }
     }
 
+    /// Returns a percentage; `None` if the value is a number of bytes.
+    pub(crate) fn percent(&self, id: Id) -> Option<u8> {
+        match self.value(id)? {
+            Value::Percent(percent) => Some(*percent),
+            _ => None,
+        }
+    }
+
+    /// Returns a number of bytes. A percentage must be resolved before.
     pub(crate) fn bytes(&self, id: Id) -> u64 {
+        let resolved = self.given(id).and_then(|given| given.resolved.as_ref());
         match self.value(id) {
             Some(Value::Bytes(bytes)) => *bytes,
+            Some(Value::Percent(_)) => {
+                resolved.expect("a percentage is resolved before it is used").bytes
+            }
             _ => unreachable!("the row has bytes and a default"),
         }
     }

@@ -1,8 +1,8 @@
 //! The options in effect, each with its source, for programs that show them.
 
-use crate::given::values::Values;
+use crate::given::values::{GivenValue, Values};
 use crate::table::Id;
-use crate::table::kind::{Kind, Value};
+use crate::table::kind::{Kind, MEBIBYTE, Value};
 use crate::table::row::Group;
 use crate::typed::options::Options;
 
@@ -16,6 +16,7 @@ pub struct ConfiguredOption {
     /// The unit of its value; `None` if the value has no unit, or contains it, such as `64m`.
     pub unit: Option<&'static str>,
     /// The source of its value: `default`, `command line`, `environment`, or a file with the line.
+    /// If the value is a percentage, also the bytes that it means.
     pub origin: Option<String>,
     /// Its effect, in a sentence.
     pub doc: &'static str,
@@ -36,7 +37,7 @@ pub(crate) fn of(values: &Values) -> impl Iterator<Item = ConfiguredOption> {
             name: row.name,
             value: given.map(|given| row.kind.toml(&given.value)),
             unit: given.and_then(|given| unit(*id, &given.value)),
-            origin: given.map(|given| given.origin.to_string()),
+            origin: given.map(GivenValue::origin_text),
             doc: row.doc,
         }
     })
@@ -45,6 +46,7 @@ pub(crate) fn of(values: &Values) -> impl Iterator<Item = ConfiguredOption> {
 /// Returns the unit of a value, as [`Kind::toml`] writes it.
 fn unit(id: Id, value: &Value) -> Option<&'static str> {
     match (id.row().kind, value) {
+        (Kind::Memory { .. }, Value::Bytes(bytes)) if bytes % MEBIBYTE == 0 => Some("MiB"),
         (Kind::Bytes { unit, .. }, Value::Bytes(bytes)) if bytes % unit == 0 => match unit {
             1 => Some("bytes"),
             0x400 => Some("KiB"),

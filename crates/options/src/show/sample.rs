@@ -86,6 +86,7 @@ mod tests {
             command_line: &line,
             environment: &[],
             read_file: &|_| Ok(file.expect("asked for a file that was given").to_owned()),
+            memory_bound: &|| unreachable!("no percentage is given"),
             version: "1.6.45",
         });
         match invocation.expect("the file is valid") {

@@ -4,13 +4,17 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 
 use crate::error::OptionError;
 use crate::source::invocation::{Invocation, Sources};
+use crate::typed::memory::MemoryBound;
 
 /// Reads the options of this process. `version` is that of the memcached whose behaviour Larder
-/// follows.
+/// follows. `memory_bound` is called if `-m` is a percentage.
 ///
 /// # Errors
 /// Names the first option that cannot be accepted.
-pub fn from_process(version: &str) -> Result<Invocation, OptionError> {
+pub fn from_process(
+    version: &str,
+    memory_bound: &dyn Fn() -> Result<MemoryBound, String>,
+) -> Result<Invocation, OptionError> {
     let command_line = env::args_os().skip(1).map(unicode).collect::<Result<Vec<_>, _>>()?;
     let environment = env::vars_os()
         .filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_"))
@@ -20,6 +24,7 @@ pub fn from_process(version: &str) -> Result<Invocation, OptionError> {
         command_line: &command_line,
         environment: &environment,
         read_file: &|path| fs::read_to_string(path),
+        memory_bound,
         version,
     })?;
     if let Invocation::Run { options, .. } | Invocation::Check { options: Ok(options), .. } =

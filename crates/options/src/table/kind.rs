@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     /// An amount of memory in bytes: a number of units of `unit` bytes, or a number with k, m or g
     /// after it.
     Bytes { unit: u64, min: u64, max: u64 },
+    /// An amount of memory in MiB as in `Bytes`, or a percentage of the memory of the process.
+    Memory { min: u64, max: u64 },
     /// File permissions, in octal.
     Mask,
     /// An ASCII character: the first one of the text.
@@ -57,6 +59,8 @@ pub(crate) enum Value {
     Number(i64),
     Real(f64),
     Bytes(u64),
+    /// From 1 to 100.
+    Percent(u8),
     Mask(u32),
     Text(String),
     Sizes(Vec<u32>),
@@ -77,6 +81,10 @@ impl Kind {
             Self::Number { min, max } => number(trimmed, min, max).map(Value::Number),
             Self::Real { above, max } => real(trimmed, above, max).map(Value::Real),
             Self::Bytes { unit, min, max } => bytes(trimmed, unit, min, max).map(Value::Bytes),
+            Self::Memory { min, max } => match trimmed.strip_suffix('%') {
+                Some(percent) => number(percent, 1, 100).map(|of| Value::Percent(of as u8)),
+                None => bytes(trimmed, MEBIBYTE, min, max).map(Value::Bytes),
+            },
             Self::Mask => mask(trimmed).map(Value::Mask),
             Self::Character => {
                 let first = text.chars().next().filter(char::is_ascii);
@@ -116,6 +124,12 @@ impl Kind {
                 min / unit,
                 max / unit
             ),
+            Self::Memory { min, max } => format!(
+                "a number of MiB from {} to {}, one with k, m or g after it, or a percentage from \
+                 1% to 100%",
+                min / MEBIBYTE,
+                max / MEBIBYTE
+            ),
             Self::Mask => "an octal number from 0 to 777".to_owned(),
             Self::Character => "a character of ASCII".to_owned(),
             Self::Sizes => format!(
@@ -151,7 +165,9 @@ impl Kind {
     pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Switch | Self::Count => "",
-            Self::Number { .. } | Self::Real { .. } | Self::Bytes { .. } => "<num>",
+            Self::Number { .. } | Self::Real { .. } | Self::Bytes { .. } | Self::Memory { .. } => {
+                "<num>"
+            }
             Self::Mask => "<mask>",
             Self::Character => "<char>",
             Self::Sizes => "<sizes>",
@@ -197,8 +213,10 @@ impl Kind {
             Value::Real(number) => format!("{number:?}"),
             Value::Bytes(bytes) => match self {
                 Self::Bytes { unit, .. } if bytes % unit == 0 => (bytes / unit).to_string(),
+                Self::Memory { .. } if bytes % MEBIBYTE == 0 => (bytes / MEBIBYTE).to_string(),
                 _ => format!("\"{}k\"", bytes / KIBIBYTE),
             },
+            Value::Percent(percent) => format!("\"{percent}%\""),
             Value::Mask(mask) => format!("\"{mask:o}\""),
             Value::Text(text) => quoted(text),
             Value::Sizes(sizes) => quoted(&sizes_text(sizes)),
@@ -292,6 +310,19 @@ mod tests {
         }
         for bad in ["", "k", "0", "-5", "1t", "1.5g", "18446744073709551615g", "1100000"] {
             let expected = "a number of MiB from 1 to 1048576, or one with k, m or g after it";
+            assert_eq!(kind.parse(bad), Err(expected.to_owned()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_cache_may_be_a_percentage() {
+        let kind = Kind::Memory { min: MEBIBYTE, max: TEBIBYTE };
+        assert_eq!(kind.parse("64"), Ok(Value::Bytes(64 * MEBIBYTE)));
+        assert_eq!(kind.parse(" 80%"), Ok(Value::Percent(80)));
+        assert_eq!(kind.toml(&Value::Percent(80)), "\"80%\"");
+        for bad in ["0%", "101%", "-1%", "%", "80%%", "80.5%", "80 %", "1k%", "%80", "0"] {
+            let expected = "a number of MiB from 1 to 1048576, one with k, m or g after it, or a \
+                            percentage from 1% to 100%";
             assert_eq!(kind.parse(bad), Err(expected.to_owned()), "{bad:?}");
         }
     }

@@ -64,8 +64,11 @@ Daemon = Row::letter('d', "daemon", Switch).doc("run in the background, in the d
 EnableCoredumps = Row::letter('r', "enable_coredumps", Switch)
     .doc("raise the limit for core files to the maximum");
 User = Row::letter('u', "user", Text).doc("user to run as; required when started as root");
-MemoryLimit = Row::letter('m', "memory_limit", bytes(MEBIBYTE, MEBIBYTE, 16 * TEBIBYTE))
-    .default("64").doc("memory for items and their index, in MiB");
+MemoryLimit = Row::letter('m', "memory_limit",
+    Kind::Memory { min: MEBIBYTE, max: 16 * TEBIBYTE }).default("64")
+    .doc("memory for items and their index, in MiB; or a percentage such as 80% of the memory limit \
+          of this process (its cgroup's, or the machine's memory), minus the memory for connections \
+          and the process; larderd follows changes of that limit, and evicts under memory pressure");
 DisableEvictions = Row::letter('M', "disable_evictions", Switch)
     .doc("when memory is full, refuse to store instead of evicting");
 ConnLimit = Row::letter('c', "conn_limit", number(1, INT_MAX)).default("1024")

@@ -11,6 +11,7 @@ use crate::typed::addresses::local_readers;
 use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
 use crate::typed::log::LogOptions;
+use crate::typed::memory::{self, MemoryShare};
 use crate::typed::prefixes::Prefixes;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::Tls;
@@ -43,6 +44,8 @@ pub struct Options {
     pub user: Option<String>,
     /// `-m`: memory for items and their index, in bytes.
     pub memory_bytes: u64,
+    /// `-m` if it is a percentage; `memory_bytes` is then the result at the start.
+    pub memory_share: Option<MemoryShare>,
     /// `-e`: file to keep the items in; `None`: they are lost when the process ends.
     pub memory_file: Option<PathBuf>,
     /// Not `-M`: evict when memory is full.
@@ -205,6 +208,7 @@ impl Options {
                 values.set(*id, text, &Origin::Map)?;
             }
         }
+        memory::refuse_percent(&values)?;
         let values = settle(Values::defaults().overridden_by(values));
         let warnings = check(&values)?;
         Ok((Self::new(values), warnings))
@@ -213,6 +217,13 @@ impl Options {
     /// True if clients must log in.
     pub fn needs_login(&self) -> bool {
         self.sasl || self.auth_file.is_some() || self.users.is_some()
+    }
+
+    /// Returns the bytes that a server with these options uses at most beyond its cache: the
+    /// buffers of all connections, the idle connections, the workers, and the process.
+    pub fn fixed_memory_bytes(&self) -> u64 {
+        let (connections, workers) = (self.connection_count_max as u64, self.worker_count as u64);
+        memory::fixed_bytes(self.buffer_bytes_max, connections, workers, self.tls.is_some())
     }
 
     pub(crate) fn new(values: Values) -> Self {
@@ -237,6 +248,7 @@ impl Options {
             core_dumps: values.switch(Id::EnableCoredumps),
             user: values.text(Id::User).map(str::to_owned),
             memory_bytes: values.bytes(Id::MemoryLimit),
+            memory_share: memory::share(&values),
             memory_file: values.text(Id::MemoryFile).map(PathBuf::from),
             evict: !values.switch(Id::DisableEvictions),
             connection_count_max: values.unsigned(Id::ConnLimit),

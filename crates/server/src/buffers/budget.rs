@@ -163,7 +163,7 @@ pub(crate) const TIGHT_INPUT_BYTES: usize = 4 * 1024;
 const _: () = assert!(OUTPUT_BYTES_LOW + 2 * TIGHT_INPUT_BYTES <= ALLOWANCE_BYTES);
 
 /// The default budget of a server.
-pub(crate) const BUDGET_BYTES: u64 = 64 * 1024 * 1024;
+pub(crate) const BUDGET_BYTES: u64 = larder_options::BUFFER_BYTES_DEFAULT;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::admin::Http;
 use crate::clock::monotonic_us;
 use crate::log;
+use crate::memory::control::MemoryWatch;
 use crate::net::listener::Listener;
 use crate::process::signals::{SignalRequests, Signals};
 use crate::process::steps::{Step, reach};
@@ -15,6 +16,7 @@ use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::{Turn, Upgrade};
 use crate::server::Server;
 use crate::server::disk_trouble::DiskTrouble;
+use crate::server::statistics::threads::Thread;
 use crate::stop::Manner;
 use crate::watched::Watcher;
 
@@ -30,6 +32,7 @@ pub(crate) struct MainLoop<'a> {
     disk_trouble: DiskTrouble,
     /// Reads files again; `None` without such files.
     pub(crate) watcher: Option<Watcher>,
+    memory_watch: MemoryWatch,
     /// True if a signal has requested a stop.
     was_told_to_stop: bool,
 }
@@ -52,8 +55,14 @@ impl<'a> MainLoop<'a> {
             upgrade,
             disk_trouble: DiskTrouble::default(),
             watcher: None,
+            memory_watch: MemoryWatch::default(),
             was_told_to_stop: false,
         }
+    }
+
+    /// Follows the memory limit of the process.
+    pub(crate) fn watch_memory(&mut self, watch: MemoryWatch) {
+        self.memory_watch = watch;
     }
 
     /// Runs until the server stops.
@@ -67,6 +76,7 @@ impl<'a> MainLoop<'a> {
             if let Some(watcher) = &self.watcher {
                 watcher.look();
             }
+            self.look_at_memory();
             self.listener.accept_from(readable);
             match self.upgrade.turn(self.server, self.supervisor) {
                 Turn::None => {}
@@ -75,6 +85,9 @@ impl<'a> MainLoop<'a> {
                     // ready, although the successor is ready.
                     self.http.stop();
                     self.listener.retire();
+                    if self.server.options.disk_tier.is_none() {
+                        self.server.memory.retire();
+                    }
                 }
                 Turn::LeaveDirectory => {
                     self.listener.retire();
@@ -90,6 +103,13 @@ impl<'a> MainLoop<'a> {
                 self.server.life.stop.request(Manner::Graceful);
             }
         }
+    }
+
+    /// Sets the memory limit of the cache to the one that the memory of the process now allows.
+    fn look_at_memory(&mut self) {
+        let server = self.server;
+        let counters = server.counters(Thread::Listener);
+        self.memory_watch.look(&server.memory, &server.cache, counters);
     }
 
     /// True if a signal requests a stop after the loop has ended for another reason.

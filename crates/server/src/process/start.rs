@@ -17,6 +17,7 @@ use crate::admin::{self, Http};
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::leftovers::Leftovers;
 use crate::log;
+use crate::memory;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
@@ -86,6 +87,7 @@ fn start(
     leftovers: &Leftovers,
 ) -> Result<(), Failure> {
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
+    let (memory_control, memory_watch) = memory::start::start(&options, Path::new("/"));
     let InheritedState { predecessor, sockets, memory, admin } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
     let Entrance { sockets, datagrams, is_given, changes, mut http, pidfile } = entrance;
@@ -105,6 +107,7 @@ fn start(
     overdue.note_open(&cache);
     let mut server = with_cache(options, cache)?;
     server.access.certificates = ground.certificates;
+    server.memory = memory_control;
     server.connections.count_max = ground.connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
@@ -158,6 +161,7 @@ fn start(
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
     main_loop.watcher = watcher;
+    main_loop.watch_memory(memory_watch);
     main_loop.obey(asked);
     serve(main_loop, workers, &inboxes, &overdue)
 }

@@ -26,6 +26,7 @@ use larder_stats::{Counter, Counters};
 
 use crate::clock::Clock;
 use crate::log::{self, Level, Log};
+use crate::memory::control::MemoryControl;
 use crate::observe::census::Censuses;
 use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
@@ -48,6 +49,7 @@ use upkeep::Upkeep;
 pub struct Server {
     pub(crate) cache: Cache,
     pub(crate) options: Options,
+    pub(crate) memory: MemoryControl,
     /// Settings that clients have changed.
     tuning: Mutex<Tuning>,
     pub(crate) log: Arc<Log>,
@@ -120,6 +122,7 @@ impl Server {
             Arc::new(PrefixRemovals::new(options.flush_all, cache.clone(), Arc::clone(&stop)));
         let warp = options.debug_time.then(Arc::default);
         Ok(Self {
+            memory: MemoryControl::default(),
             tuning: Mutex::new(options.tuning.clone()),
             log,
             access: Access { certificates: None, credentials, users, readers },
@@ -178,9 +181,8 @@ impl Server {
     /// Sets the memory limit of an inherited cache to `-m`. A limit set by `cache_memlimit` does
     /// not outlive the process that executed it.
     pub(crate) fn apply_memory_limit(&self) {
-        if self.cache.memory_limit() != self.options.memory_bytes
-            && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
-        {
+        let bytes = self.options.memory_bytes;
+        if let Err(error) = self.memory.set_at_start(&self.cache, bytes) {
             log::warn(format_args!(
                 "larderd: option -m: the inherited cache keeps its limit: {error}"
             ));
@@ -219,13 +221,15 @@ impl Server {
         }
     }
 
-    /// Changes the memory limit. The region is laid out once, with space to grow. The limit cannot
+    /// Changes the memory limit by order of an operator. The limit then no longer follows the
+    /// memory of the process. The region is laid out once, with space to grow. The limit cannot
     /// exceed that space.
     ///
     /// # Errors
     /// Fails if the cache cannot have this limit.
     pub(crate) fn set_memory_limit(&self, mebibytes: u64) -> Result<(), LimitError> {
-        let limited = self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20));
+        let bytes = mebibytes.saturating_mul(1 << 20);
+        let limited = self.memory.set_by_hand(&self.cache, bytes);
         if let Err(error) = &limited {
             self.log.event(Level::Warn, format_args!("cache_memlimit {mebibytes}: {error}"));
         }

@@ -73,6 +73,8 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::ConnectionCountMax => options.connection_count_max as u64,
         Gauge::DescriptorsReserved => server::descriptors_reserved(options) as u64,
         Gauge::MemoryBytesMax => server.cache.memory_limit(),
+        Gauge::MemoryFollowed => u64::from(server.memory.is_followed()),
+        Gauge::MemoryBoundBytes => server.memory.bound_bytes(),
         Gauge::Accepting => u64::from(server.connections.is_accepting()),
         Gauge::WorkerCount => options.worker_count as u64,
         Gauge::CertificatesAgeSecs => {

@@ -43,6 +43,7 @@ mod listeners;
 mod login;
 mod logs;
 mod memory;
+mod memory_limit;
 mod moments;
 mod options;
 mod pair;

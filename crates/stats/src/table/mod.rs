@@ -316,6 +316,9 @@ Larder {
     "hot_keys_lost" counter HotKeysLost "Samples for `stats hotkeys` that were dropped because they came faster than they were evaluated.";
     "slow_requests" counter SlowRequests "Requests that took at least as long as `--log-slower-than`. Requests that are answered together count as one.";
     "uploads_aborted" counter UploadsAborted "Incomplete values abandoned because the sender disconnected or memory was full.";
+    "memory_followed" gauge MemoryFollowed "1 while the memory limit of the cache follows the memory that the process may use (`-m` as a percentage), otherwise 0.";
+    "memory_bound_bytes" gauge MemoryBoundBytes "Memory that the process may use, in bytes: the smallest limit of its cgroups, or the machine's memory. With `-m` as a number it is read once, at the start. 0 if it is unknown.";
+    "memory_lowered" counter MemoryLowered "Times the memory limit of the cache was lowered by 5 % because memory was short.";
     "segment_bytes" gauge SegmentBytes "Size of a segment, in bytes.";
     "segments" gauge SegmentCount "Segments that may be in use.";
     "segments_free" gauge SegmentsFree "Segments that are free.";

@@ -10,6 +10,7 @@ use crate::source::command_line::{self, CommandLine, Page};
 use crate::source::{environment, file};
 use crate::table::Id;
 use crate::typed::check::{check_all, settle};
+use crate::typed::memory::{self, MemoryBound};
 use crate::typed::options::Options;
 
 /// The result of reading the options.
@@ -42,11 +43,26 @@ pub struct Sources<'a> {
     pub environment: &'a [(String, String)],
     /// Reads the file that `--config` or `LARDER_CONFIG` names. Not called if neither is given.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// Returns the memory that the process may use at most, or why it is unknown. Only called if
+    /// `-m` is a percentage.
+    pub memory_bound: &'a dyn Fn() -> Result<MemoryBound, String>,
     /// The version that `-V` prints: the version of the memcached whose behaviour Larder follows.
     pub version: &'a str,
 }
 
 impl Invocation {
+    /// Returns the result of options that cannot be accepted.
+    fn failed(
+        is_check: bool,
+        mut errors: Vec<OptionError>,
+        warnings: Vec<String>,
+    ) -> Result<Self, OptionError> {
+        match is_check {
+            true => Ok(Self::Check { options: Err(errors), warnings }),
+            false => Err(errors.swap_remove(0)),
+        }
+    }
+
     /// Reads the options from all sources.
     ///
     /// # Errors
@@ -72,18 +88,23 @@ impl Invocation {
             .overridden_by(from_file.unwrap_or_else(Values::none))
             .overridden_by(from_environment)
             .overridden_by(given);
-        let values = settle(values);
+        let values = match memory::resolve(values, sources.memory_bound) {
+            Ok(values) => settle(values),
+            Err(error) => {
+                errors.push(error);
+                return Self::failed(is_check, errors, warnings);
+            }
+        };
         // With other errors, a contradiction may only be their consequence.
         if errors.is_empty() {
             check_all(&values, &mut warnings, &mut errors);
         }
-        if is_check {
-            let options =
-                if errors.is_empty() { Ok(Box::new(Options::new(values))) } else { Err(errors) };
-            return Ok(Self::Check { options, warnings });
+        if !errors.is_empty() {
+            return Self::failed(is_check, errors, warnings);
         }
-        if let Some(error) = errors.into_iter().next() {
-            return Err(error);
+        if is_check {
+            let options = Ok(Box::new(Options::new(values)));
+            return Ok(Self::Check { options, warnings });
         }
         if values.switch(Id::PrintConfig) {
             return Ok(Self::Print(config::text(&values)));
