@@ -22,9 +22,9 @@
 //! Files do not import each other in cycles: `text` passes meta commands to `meta`, which uses the
 //! code that both share (`lines`) and the text of errors (`text::render`).
 //!
-//! Files in reading order: [`command`], [`admin`], [`permission`], [`frame`], [`response`], [`parsed`], [`parser`],
-//! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], [`base64`],
-//! `lines`, `number`, [`version`], [`docs`].
+//! Files in reading order: [`command`], [`admin`], [`permission`], [`frame`], [`response`],
+//! [`parsed`], [`parser`], [`render`], then the dialects, [`text`], [`meta`] and [`binary`];
+//! [`local`], [`base64`], `lines`, `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 

@@ -63,10 +63,9 @@ pub(super) fn example_requests(key: &[u8]) -> Vec<ExampleRequest> {
         };
         let key = if has_key { key } else { b"" };
         let value: &[u8] = if row.parts.contains("value") { b"88" } else { b"" };
-        let mut bytes = vec![0; HEADER_BYTES];
         let body_bytes = extras_bytes + key.len() + value.len();
-        bytes[..5].copy_from_slice(&[0x80, opcode, 0, key.len() as u8, extras_bytes as u8]);
-        bytes[8..12].copy_from_slice(&(body_bytes as u32).to_be_bytes());
+        let mut bytes = vec![0x80, opcode, 0, key.len() as u8, extras_bytes as u8, 0, 0, 0];
+        bytes.extend_from_slice(&(body_bytes as u32).to_be_bytes());
         bytes.resize(HEADER_BYTES + extras_bytes, 0);
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);

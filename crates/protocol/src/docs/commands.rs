@@ -6,8 +6,8 @@ use crate::permission::Right;
 /// Returns the section.
 pub(super) fn section() -> String {
     let mut section =
-        "\n## Commands\n\nThe column *needs* names the right that a user of \
-        `--users` needs; *all* means that the user must not be limited to prefixes.\n\n| command | replies | needs | meaning |\n|---|---|---|---|\n".to_owned();
+        "\n## Commands\n\nThe column *needs* names the right that a user of `--users` needs; *all* means\n\
+        that the user must not be limited to prefixes.\n\n| command | replies | needs | meaning |\n|---|---|---|---|\n".to_owned();
     push_commands(&mut section, COMMANDS);
     section.push_str(
         "\nEach storage command is followed by a value of `<bytes>` bytes and `\\r\\n`.\n",

@@ -171,8 +171,8 @@ impl Session {
         Step::GoOn(consumed)
     }
 
-    /// Counts and logs a command that is not permitted. The rate is not logged, because a client that exceeds
-    /// it does so all the time.
+    /// Counts and logs a command that is not permitted. The rate is not logged, because a client
+    /// that exceeds it does so all the time.
     fn log_refusal(&self, batch: &Batch<'_>, command: &Command<'_>, refusal: &Response) {
         let counters = batch.executor.counters();
         if !matches!(refusal, Response::ClientError(_)) {

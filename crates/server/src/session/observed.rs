@@ -1,6 +1,6 @@
 //! Commands that are judged by the rights of a user, sampled for the hot keys, or observed: by
-//! `watch` clients, by the prefix counters, by the log, and by the timer of slow requests. A request
-//! skips all of this unless at least one of them is active.
+//! `watch` clients, by the prefix counters, by the log, and by the timer of slow requests. A
+//! request skips all of this unless at least one of them is active.
 
 use larder_protocol::{Command, Response};
 

@@ -7,6 +7,7 @@ pub(crate) mod direct;
 pub(crate) mod disk_threads;
 mod fetch;
 mod login;
+mod statistics;
 mod store;
 
 use std::cell::Cell;
@@ -20,9 +21,7 @@ use larder::{
 };
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
-use larder_protocol::{
-    ClientError, Command, Frame, Refusal, Response, ServerError, StatsSection, local, render,
-};
+use larder_protocol::{ClientError, Command, Frame, Response, ServerError, local, render};
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::log::Log;
@@ -36,7 +35,7 @@ use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::server::access::RefreshError;
 use crate::server::statistics::threads::Thread;
-use crate::stats::{self, Answer, ConnectionList, RowList, StatsResponse, UserList};
+use crate::stats::{RowList, StatsResponse};
 use crate::stop::Manner;
 use crate::waker::Waker;
 pub(crate) use fetch::is_read;
@@ -264,28 +263,7 @@ impl Executor {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
                 Response::Ok
             }
-            Command::Stats(StatsSection::Connections) => {
-                let list = ConnectionList::begin(&self.server, self.asker.get(), frame);
-                return CommandResult::Rows(Box::new(RowList::Connections(list)));
-            }
-            Command::Stats(StatsSection::Users) => {
-                let list = UserList::begin(&self.server, frame);
-                return CommandResult::Rows(Box::new(RowList::Users(list)));
-            }
-            Command::Stats(StatsSection::HotKeys) => match self.server.options.dump {
-                true => return CommandResult::HotKeys,
-                false => Refusal::HotKeysNotAllowed.into(),
-            },
-            Command::Stats(StatsSection::Slow) => return CommandResult::Slow,
-            Command::Stats(StatsSection::Prefixes) => match self.server.options.dump {
-                true => return CommandResult::Prefixes,
-                false => Refusal::PrefixesNotAllowed.into(),
-            },
-            Command::Stats(section) => match stats::answer(&self.server, section, wait, frame, out)
-            {
-                Answer::Done(response) => response,
-                Answer::Gather(gathering) => return CommandResult::Gather(gathering),
-            },
+            Command::Stats(section) => return self.statistics(section, call, out),
             Command::RefreshCertificates => match self.server.refresh_certificates() {
                 Ok(()) => Response::Ok,
                 Err(RefreshError::NoTls) => ServerError::NoTls.into(),

@@ -1,3 +1,8 @@
+//! Tests of the options from all sources.
+
+mod check;
+mod memory;
+
 use std::cell::Cell;
 
 use super::*;
@@ -547,97 +552,4 @@ fn the_defaults_are_memcacheds() {
     assert!(options.evict);
     assert!(options.flush_all);
     assert!(options.maxconns_fast);
-}
-
-fn checked(command_line: &[&str], file: &str) -> (Result<Options, Vec<String>>, Vec<String>) {
-    match start(command_line, &[("LARDER_THREADS", "3")], file).unwrap() {
-        Invocation::Check { options, warnings } => {
-            let messages = |errors: Vec<OptionError>| {
-                errors.into_iter().map(|error| error.message).collect::<Vec<_>>()
-            };
-            (options.map(|options| *options).map_err(messages), warnings)
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_check_reads_the_same_options_and_takes_a_word_as_the_file() {
-    for words in [
-        &["--check", "larder.toml", "-m", "8"][..],
-        &["-m8", "larder.toml", "--check"],
-        &["--check", "--config", "larder.toml", "-m", "8"],
-    ] {
-        let (options, warnings) = checked(words, "port = 7\n");
-        let options = options.unwrap();
-        let read = (options.port, options.memory_bytes >> 20, options.worker_count);
-        assert_eq!((read, warnings), ((Some(7), 8, 3), Vec::new()), "{words:?}");
-    }
-    let (_, warnings) = checked(&["--check", "larder.toml", "more"], "");
-    assert_eq!(warnings, ["\"more\" is not an option and has no effect"]);
-    let (options, _) = checked(&["--check", "none.toml"], "");
-    assert!(options.unwrap_err()[0].starts_with("option --config: none.toml cannot be read: "));
-}
-
-#[test]
-fn a_check_names_all_errors_and_a_start_the_first() {
-    let words = ["--check", "-t", "0", "-o", "foo,idle_timeout", "larder.toml", "-Q"];
-    let file = "prot = 1\nmemory_limit = []\n";
-    let (options, _) = checked(&words, file);
-    let errors = options.unwrap_err();
-    let begin = [
-        "option -t: ",
-        "option -o: there is no word \"foo\"",
-        "option -o idle_timeout: ",
-        "",
-        "larder.toml:1: \"prot\"",
-        "larder.toml:2: memory_limit",
-    ];
-    assert_eq!(errors.len(), begin.len(), "{errors:#?}");
-    for (error, begin) in errors.iter().zip(begin) {
-        assert!(error.starts_with(begin), "{error}: {begin}");
-    }
-    let start = start(&["-t", "0", "-o", "foo", "--config", "larder.toml"], &[], file);
-    assert_eq!(start.unwrap_err().message, errors[0]);
-    let (options, _) = checked(&["--check", "-I", "1g", "--tier-mode", "store"], "");
-    assert_eq!(options.unwrap_err().len(), 2, "contradictions");
-}
-
-#[test]
-fn a_percentage_of_memory_becomes_bytes_before_other_options_depend_on_it() {
-    for words in [&["-m", "80%"][..], &["--memory-limit=80%"], &["-m80%", "-I", "40m"]] {
-        let (options, warnings) = run(words);
-        assert_eq!(options.memory_bytes, 106 << 20, "{words:?}");
-        let share = options.memory_share.expect("a percentage was given");
-        assert_eq!((share.percent, share.fixed_bytes), (80, options.fixed_memory_bytes()));
-        assert_eq!(warnings, [""; 0]);
-    }
-    assert_eq!(run(&["-m", "100"]).0.memory_share, None);
-    let message = error(&["-m", "80%", "-I", "55m"]).message;
-    assert!(message.contains("more than half of the 111149056 bytes of -m"), "{message}");
-    let (options, _) = run(&["-m", "42%", "-c", "1"]);
-    assert_eq!((options.memory_bytes >> 20, options.item_bytes_max), (11, 1 << 20));
-}
-
-#[test]
-fn a_percentage_that_leaves_too_little_is_refused_with_its_figures() {
-    assert_eq!(
-        error(&["-m", "30%"]).message,
-        "option -m: 30% of 256 MiB (memory.max of /g) minus 98 MiB for connections and the process \
-         leaves 0 MiB, and a cache needs 8 MiB: raise that limit to 354 MiB or more, lower -c or -o \
-         read_buf_mem_limit, or give -m in MiB"
-    );
-    let message = error(&["-m", "80%", "-c", "1000000"]).message;
-    assert!(message.contains("minus 2049 MiB"), "{message}");
-}
-
-#[test]
-fn the_printed_configuration_has_the_percentage_and_its_bytes() {
-    let Invocation::Print(printed) = start(&["--print-config", "-m", "80%"], &[], "").unwrap()
-    else {
-        panic!("not printed");
-    };
-    let line = "memory_limit = \"80%\"  # command line; 106 MiB: 80% of 256 MiB (memory.max of /g) \
-                minus 98 MiB for connections and the process";
-    assert!(printed.lines().any(|printed| printed == line), "{printed}");
 }
