@@ -1,5 +1,7 @@
 //! Parses bytes into commands and detects the dialect.
 
+use memchr::memchr2;
+
 use crate::frame::Frame;
 use crate::parsed::{Bad, Parsed};
 use crate::{binary, text};
@@ -110,13 +112,19 @@ impl Parser {
         self.text.end_list();
     }
 
-    /// True if `input`, which begins a command, begins a line with a list of keys.
+    /// True if `input`, which begins a command, begins a line with several keys, or with keys and
+    /// without its end.
     pub fn begins_list(&self, input: &[u8]) -> bool {
         const NAMES: [&[u8]; 6] =
             [b"get ", b"gets ", b"gat ", b"gats ", b"lease-get ", b"metaget "];
-        matches!(self.mode, Mode::First | Mode::Text)
-            && self.is_between_commands()
-            && NAMES.iter().any(|name| input.starts_with(name))
+        if !matches!(self.mode, Mode::First | Mode::Text) || !self.is_between_commands() {
+            return false;
+        }
+        let Some(words) = NAMES.iter().find_map(|name| input.strip_prefix(*name)) else {
+            return false;
+        };
+        // The only word of a complete line is the only key.
+        memchr2(b' ', b'\n', words).is_none_or(|at| words.get(at) != Some(&b'\n'))
     }
 
     /// True if the next byte begins a command: no list of keys and no refused login is in progress.
@@ -225,6 +233,28 @@ mod tests {
         assert_eq!(between, [false, false, true], "two keys, then the end");
         assert!(matches!(parser.next(b"get a"), Parsed::NeedMore));
         assert!(parser.is_between_commands(), "nothing of the line is consumed");
+    }
+
+    #[test]
+    fn only_a_line_with_several_keys_or_without_its_end_begins_a_list() {
+        for (line, is_list) in [
+            ("get a\r\n", false),
+            ("get a\n", false),
+            ("get a b\r\n", true),
+            ("get a \r\n", true),
+            ("get a", true),
+            ("gat 1 a\r\n", true),
+            ("metaget a\r\n", false),
+            ("lease-get a b\r\n", true),
+            ("getk a b\r\n", false),
+            ("mg a b\r\n", false),
+            ("set a 0 0 1\r\n", false),
+        ] {
+            assert_eq!(Parser::default().begins_list(line.as_bytes()), is_list, "{line:?}");
+        }
+        let mut parser = Parser::default();
+        parser.next(b"get a b\r\n");
+        assert!(!parser.begins_list(b"get c d\r\n"), "a list is in progress");
     }
 
     #[test]
