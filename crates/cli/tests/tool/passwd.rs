@@ -16,7 +16,7 @@ fn line(password: &str, args: &[&str]) -> String {
 fn a_user_logs_in_with_the_password_of_its_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let shop = line("sesame\n", &["shop", "--rights", "write", "--prefix", "shop:"]);
-    let ops = line("open up", &["ops", "--rights", "admin", "--rate", "1000"]);
+    let ops = line("open", &["ops", "--rights", "admin", "--rate", "1000"]);
     write(file.path(), format!("users = [\n{shop}{ops}]\n")).unwrap();
     let args = ["--users", file.path().to_str().unwrap()];
     let fixture =
@@ -35,6 +35,13 @@ fn a_user_logs_in_with_the_password_of_its_line() {
     assert_eq!(refused.status.code(), Some(2), "{words}");
     assert!(words.contains("not permitted: the key has none of the prefixes"), "{words}");
     assert_eq!(ask("wrong", &["get", "shop:1"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_password_with_a_space_is_hashed_with_a_warning() {
+    let ran = larder(b"open up\n", &["passwd", "ops"]);
+    assert_eq!(ran.exit_code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("a space: clients can use it by SASL"), "{}", ran.stderr);
 }
 
 #[test]

@@ -328,7 +328,7 @@ TierAcceptLoss = Row::new(Place::Long, "tier_accept_loss", Switch)
           enough");
 Users = Row::new(Place::Long, "users", Path)
     .doc("TOML file of users with passwords, rights and key prefixes: users = [ { name = \"shop\", \
-          hash = \"…\", rights = \"write\", prefixes = [\"shop:\"] }, … ]; clients log in as with -Y or \
+          hash = \"...\", rights = \"write\", prefixes = [\"shop:\"] }, ... ]; clients log in as with -Y or \
           -S, or by certificate; larder passwd prints the hashes; read again when it changes");
 PrefixDelimiter = Row::new(Place::Long, "prefix_delimiter", Kind::Character)
     .doc("delimiter of key prefixes in stats prefixes and /api/v1/prefixes (default: the one of -D, \
