@@ -36,10 +36,16 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Returns the user of `--users` whose token the request carries.
-    fn user(&self, headers: &HeaderMap) -> Option<Arc<User>> {
+    /// Returns the user of `--users` whose token the request carries, or whom the peer's certificate
+    /// names. A page of another site can make a browser present its certificate, so that counts
+    /// only for requests that do not come from a page.
+    fn user(&self, headers: &HeaderMap, peer: Option<&Peer>) -> Option<Arc<User>> {
         let users = self.serving()?.server.access.users.as_ref()?;
-        users.of_token(access::bearer(headers)?)
+        if access::has_token(headers) {
+            return users.of_token(access::bearer(headers)?);
+        }
+        let peer = peer.filter(|_| !access::is_of_page(headers))?;
+        users.of_certificate(peer.names.iter().map(|name| &**name))
     }
 
     /// Returns the server, once it serves.
@@ -130,7 +136,7 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
         let tokens = site.shared.tokens.as_ref();
         let (headers, uri) = (request.headers(), request.uri());
         let writes = !is_reading(request.method());
-        let user = site.user(headers);
+        let user = site.user(headers, request.extensions().get::<Peer>());
         let user_role =
             user.map(|user| access::users::role_of(&user, request.method(), path, needed));
         let asked = AccessRequest { headers, uri, writes, needed, user_role };

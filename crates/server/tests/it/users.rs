@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use argon2::password_hash::PasswordHasher;
 use argon2::{Algorithm, Argon2, Params, Version};
-use larder_testkit::server::{Signal, command, run_to_end};
+use larder_testkit::server::{Signal, command, free_address, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport, http};
 
 use crate::binary;
@@ -391,5 +391,44 @@ fn a_certificate_names_its_user() -> Result<()> {
         let refused = scene.connect(&config(&unknown)?);
         ensure!(refused.is_err(), "a certificate without a user is admitted");
     }
+    Ok(())
+}
+
+/// A browser presents a certificate for any page that asks it to, so a page gains nothing by one.
+#[test]
+fn a_certificate_is_a_user_of_the_admin_listener_but_not_for_a_page() -> Result<()> {
+    let file = UsersFile::new(&[
+        "  { name = \"web\", rights = \"read\", prefixes = [\"web:\"] }".to_owned()
+    ])?;
+    let files = Files::new()?;
+    let web = files.authority.identity("web")?;
+    let admin = free_address()?;
+    let listen = format!("mtls:{admin}");
+    let args = ["--users", file.path(), "--admin-listen", &listen];
+    let scene = Encrypted::start_with(files, "", &args)?;
+    let config = std::sync::Arc::new(scene.config_of(rustls::ALL_VERSIONS, Some(&web))?);
+    let status = |path: &str, headers: &str| -> Result<String> {
+        let socket = std::net::TcpStream::connect(admin)?;
+        let connection =
+            rustls::ClientConnection::new(std::sync::Arc::clone(&config), "localhost".try_into()?)?;
+        let mut stream = rustls::StreamOwned::new(connection, socket);
+        let host = format!("Host: localhost:{}\r\nConnection: close\r\n", admin.port());
+        let request = format!("GET {path} HTTP/1.1\r\n{host}{headers}\r\n");
+        std::io::Write::write_all(&mut stream, request.as_bytes())?;
+        let mut answer = Vec::new();
+        // The server may end the connection without the alert of TLS.
+        let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
+        Ok(String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap_or_default().to_owned())
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while status("/ready", "").map_or(true, |status| status != "200") {
+        ensure!(Instant::now() < deadline, "{}", scene.server.log());
+        sleep(Duration::from_millis(20));
+    }
+    let of_page = format!("Origin: https://localhost:{}\r\n", admin.port());
+    ensure!(status("/api/v1/cache/web:1", "")? == "404", "an own key");
+    ensure!(status("/api/v1/cache/other", "")? == "401", "a foreign key");
+    ensure!(status("/api/v1/cache/web:1", &of_page)? == "401", "a page");
+    ensure!(status("/api/v1/cache/web:1", "Authorization: Bearer x\r\n")? == "401", "a bad token");
     Ok(())
 }

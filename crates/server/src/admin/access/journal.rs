@@ -1,7 +1,7 @@
 //! The journal: a log of the admin requests that were allowed to change something, on standard
 //! error.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{Method, StatusCode};
 use larder_options::Role;
@@ -20,9 +20,21 @@ pub(in crate::admin) struct Journal {
     others: Mutex<Limiter>,
 }
 
-/// The peer of a connection, in the form that the journal shows.
+/// The peer of a connection.
 #[derive(Clone, Debug)]
-pub(in crate::admin) struct Peer(pub(in crate::admin) String);
+pub(in crate::admin) struct Peer {
+    /// Its address, in the form that the journal shows.
+    pub(in crate::admin) address: String,
+    /// The names in its verified certificate.
+    pub(in crate::admin) names: Arc<[String]>,
+}
+
+impl Peer {
+    /// Returns a peer without a certificate.
+    pub(in crate::admin) fn at(address: String) -> Self {
+        Self { address, names: Arc::default() }
+    }
+}
 
 /// A request that was allowed.
 #[derive(Debug)]
@@ -85,7 +97,7 @@ fn line(write: &Write<'_>, suppressed: u64) -> String {
         _ => (path.as_bytes(), ""),
     };
     let shown = shown.escape_ascii();
-    let (role, peer, status) = (role.name(), &peer.0, status.as_u16());
+    let (role, peer, status) = (role.name(), &peer.address, status.as_u16());
     let unshown = match suppressed {
         0 => String::new(),
         count => format!("; {count} writes before it are not shown"),
@@ -135,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_line_names_who_did_what() {
-        let peer = Peer("127.0.0.1:9".to_owned());
+        let peer = Peer::at("127.0.0.1:9".to_owned());
         let path = format!("/api/v1/cache/{}", "k".repeat(400));
         let (method, status) = (&Method::PUT, StatusCode::CREATED);
         let write = Write { role: Role::Full, peer: &peer, method, path: &path, status };
@@ -148,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_line_holds_nothing_that_a_terminal_obeys() {
-        let peer = Peer("127.0.0.1:9".to_owned());
+        let peer = Peer::at("127.0.0.1:9".to_owned());
         let path = "/api/v1/cache/\u{9b}31m\u{202e}gnp.\u{85}\x7f";
         let (method, status) = (&Method::PUT, StatusCode::CREATED);
         let line = line(&Write { role: Role::Full, peer: &peer, method, path, status }, 0);

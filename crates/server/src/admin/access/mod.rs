@@ -49,7 +49,7 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) writes: bool,
     /// The role that the request needs.
     pub(crate) needed: Role,
-    /// The role of the user whose token the request carries.
+    /// The role of the user whose token the request carries, or whom the certificate names.
     pub(crate) user_role: Option<Role>,
 }
 
@@ -94,7 +94,8 @@ impl Rules {
             let role = role.ok_or(RefusalReason::BadToken)?.min(self.role);
             return if role >= needed { Ok(role) } else { Err(RefusalReason::LowRole) };
         }
-        let role = self.without_token;
+        let of_user = user_role.unwrap_or(Role::Probe).min(self.role);
+        let role = self.without_token.max(of_user);
         if role < needed {
             let refused =
                 if self.role < needed { RefusalReason::LowRole } else { RefusalReason::NoToken };
@@ -158,7 +159,7 @@ fn is_same(one: &str, other: &str, default: &str) -> bool {
 const SITE: &str = "sec-fetch-site";
 
 /// True if a browser sends the request.
-fn is_of_page(headers: &HeaderMap) -> bool {
+pub(crate) fn is_of_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.contains_key(SITE)
 }
 
@@ -171,6 +172,11 @@ fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let (kind, _) = kind.split_once(';').unwrap_or((kind, ""));
     kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// True if the request carries a token, be it valid or not.
+pub(crate) fn has_token(headers: &HeaderMap) -> bool {
+    token(headers).is_some()
 }
 
 /// Returns the token of a request; `None` without exactly one.

@@ -137,7 +137,7 @@ pub(super) async fn accept(
     let Ok(listener) = TcpListener::from_std(descriptor.into()) else { return };
     loop {
         let (stream, peer) = match listener.accept().await {
-            Ok((stream, address)) => (stream, Peer(address.to_string())),
+            Ok((stream, address)) => (stream, Peer::at(address.to_string())),
             Err(_) => {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -148,6 +148,7 @@ pub(super) async fn accept(
             Some(secured) => {
                 let run = |site, member| async move {
                     if let Some(stream) = secured.accept(stream).await {
+                        let peer = Peer { names: secured::names(&stream), ..peer };
                         serve((stream, peer), site, member).await;
                     }
                 };
@@ -159,7 +160,7 @@ pub(super) async fn accept(
 
 /// Returns the process at the other end of a unix socket.
 fn peer_of(stream: &UnixStream) -> Peer {
-    Peer(match stream.peer_cred() {
+    Peer::at(match stream.peer_cred() {
         Ok(of) => format!("uid {} pid {}", of.uid(), of.pid().unwrap_or_default()),
         Err(_) => "a unix socket".to_owned(),
     })

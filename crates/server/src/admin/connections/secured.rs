@@ -10,6 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::tls::certificates::Certificates;
+use crate::tls::peer;
 
 /// How the connections of a listener are encrypted.
 #[derive(Clone, Debug)]
@@ -37,6 +38,12 @@ impl Secured {
         };
         timeout(HANDSHAKE_TIME_MAX, handshake).await.ok()?
     }
+}
+
+/// Returns the names in the client's verified certificate; none without a certificate.
+pub(in crate::admin) fn names(stream: &TlsStream<TcpStream>) -> Arc<[String]> {
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    certificates.first().map(peer::names).unwrap_or_default().into()
 }
 
 /// The type of the first record of a TLS connection.
