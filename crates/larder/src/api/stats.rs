@@ -63,6 +63,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::HotKeysSampled,
     Counter::HotKeysLost,
     Counter::SlowRequests,
+    Counter::MemoryLowered,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.
