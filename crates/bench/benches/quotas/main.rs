@@ -12,7 +12,7 @@
 //! - `stream`: two caches that share the memory. The flooder has append streams with segments of
 //!   the size of its quota, and the others have the rest.
 //!
-//! `make bench NAME=quotas` needs the traces (`LARDER_TRACES`). docs/decisions/0044 has the
+//! `make bench NAME=quotas` needs the traces (`LARDER_TRACES`). docs/decisions/0042 has the
 //! results. Without `--bench`, which cargo bench adds, a run only plays a few generated requests.
 //!
 //! Files in reading order: [`scenario`], [`tenants`], [`ledger`], [`outcome`].
