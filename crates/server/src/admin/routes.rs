@@ -36,9 +36,9 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Returns the user of `--users` whose token the request carries, or whom the peer's certificate
-    /// names. A page of another site can make a browser present its certificate, so that counts
-    /// only for requests that do not come from a page.
+    /// Returns the user of `--users` whose token the request carries, or whom the peer's
+    /// certificate names. A page of another site can make a browser present its certificate, so
+    /// that counts only for requests that do not come from a page.
     fn user(&self, headers: &HeaderMap, peer: Option<&Peer>) -> Option<Arc<User>> {
         let users = self.serving()?.server.access.users.as_ref()?;
         if access::has_token(headers) {
