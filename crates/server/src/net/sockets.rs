@@ -273,14 +273,15 @@ pub(crate) fn ports_file() -> Option<PathBuf> {
 }
 
 /// Writes the ports to this file, if it is given. For tests that let the system choose a port. The
-/// file is replaced as a whole.
+/// file is replaced as a whole. As in memcached, it is also written, without a line, if there are
+/// no sockets at all, but not with unix sockets only.
 pub(crate) fn write_ports(
     path: Option<PathBuf>,
     sockets: &[Socket],
     datagrams: &[Datagrams],
 ) -> Result<(), Failure> {
-    let has_ports = sockets.iter().any(|socket| socket.transport == Transport::Tcp);
-    if !has_ports && datagrams.is_empty() {
+    let is_unix = |socket: &Socket| socket.transport == Transport::Unix;
+    if !sockets.is_empty() && sockets.iter().all(is_unix) && datagrams.is_empty() {
         return Ok(());
     }
     let Some(path) = path else { return Ok(()) };

@@ -230,6 +230,25 @@ fn the_port_file_tells_a_port_that_the_system_chose() {
     stream.ask(b"version\r\n", b"\r\n").unwrap();
 }
 
+/// memcached's own tests wait for this file.
+#[test]
+fn the_port_file_is_empty_without_ports_and_missing_with_only_unix_sockets() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket").display().to_string();
+    for (args, expected) in [(["-p", "0"], Some(String::new())), (["-s", &socket], None)] {
+        let (port_file, pid_file) = (folder.path().join("port"), folder.path().join("pid"));
+        let mut larderd = command(&binary());
+        larderd.env("MEMCACHED_PORT_FILENAME", &port_file).args(args);
+        larderd.arg("-d").arg("-P").arg(&pid_file);
+        assert_eq!(run_to_end(&mut larderd).unwrap().status.code(), Some(0), "{args:?}");
+        let daemon = Daemon::of(&pid_file).unwrap();
+        assert_eq!(fs::read_to_string(&port_file).ok(), expected, "{args:?}");
+        kill_process(daemon.0, Signal::TERM).unwrap();
+        wait_until("the daemon removes its pid file", || !pid_file.exists()).unwrap();
+        let _ = fs::remove_file(&port_file);
+    }
+}
+
 #[test]
 fn a_daemon_that_cannot_start_says_so_and_why() {
     let mut larderd = command(&binary());
