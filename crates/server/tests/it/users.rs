@@ -131,9 +131,13 @@ fn a_flood_of_wrong_logins_delays_right_ones_little() -> Result<()> {
         }
         let measured = (|| {
             sleep(Duration::from_millis(500));
-            let started = Instant::now();
-            ensure!(log_in(&mut server.connect()?, "shop", "sesame")? == "STORED\r\n");
-            let remembered = started.elapsed();
+            // The fastest of ten, because the machine may have other work.
+            let mut remembered = Duration::MAX;
+            for _ in 0..10 {
+                let started = Instant::now();
+                ensure!(log_in(&mut server.connect()?, "shop", "sesame")? == "STORED\r\n");
+                remembered = remembered.min(started.elapsed());
+            }
             let started = Instant::now();
             ensure!(log_in(&mut server.connect()?, "fresh", "open")? == "STORED\r\n");
             Ok((remembered, started.elapsed()))
@@ -143,8 +147,8 @@ fn a_flood_of_wrong_logins_delays_right_ones_little() -> Result<()> {
         let failed_count = failed.load(Relaxed);
         ensure!(failed_count > 0, "there was no flood");
         // Twenty connections wait, and each verification takes 20 ms and more.
-        ensure!(remembered < Duration::from_millis(200), "remembered: {remembered:?}");
-        ensure!(fresh < Duration::from_secs(2), "first login: {fresh:?}");
+        ensure!(remembered < Duration::from_millis(100), "remembered: {remembered:?}");
+        ensure!(fresh < Duration::from_secs(4), "first login: {fresh:?}");
         Ok(())
     })
 }
