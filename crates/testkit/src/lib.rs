@@ -36,6 +36,6 @@ pub use random::Random;
 pub use scene::Scene;
 pub use server::{Address, ServerUnderTest, Subject, Transport};
 pub use skip::skip;
-pub use stat::stat;
+pub use stat::{stat, stat_rows};
 pub use stream::{Stream, uninterrupted};
 pub use traces::traces;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::admin::json::{insert_bytes, refusal};
 use crate::admin::routes::as_json;
 use crate::clock::monotonic_us;
-use crate::observe::prefix_stats::{Gets, PrefixRow, ROWS_MAX, Stored, Sums};
+use crate::observe::prefix_stats::{PrefixRow, ROWS_MAX, Sums};
 use crate::server::Server;
 
 /// Returns the statistics of the prefixes with the most bytes. `query` may contain `limit=N`.
@@ -49,20 +49,8 @@ fn row(row: &PrefixRow) -> Value {
     Value::Object(members)
 }
 
-fn sums(&Sums { stored, gets }: &Sums) -> Map<String, Value> {
-    let Stored { items, bytes, items_error, bytes_error } = stored;
-    let Gets { gets, hits, gets_error, hits_error } = gets;
-    let members = [
-        ("items", items),
-        ("items_error", items_error),
-        ("bytes", bytes),
-        ("bytes_error", bytes_error),
-        ("gets", gets),
-        ("gets_error", gets_error),
-        ("hits", hits),
-        ("hits_error", hits_error),
-    ];
-    members.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+fn sums(sums: &Sums) -> Map<String, Value> {
+    sums.members().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// Returns the limit that a query requests, `None` if it is invalid.

@@ -1,13 +1,14 @@
 //! Authentication: the users and passwords of a file.
 
 use std::fs::File;
-use std::hint::black_box;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use larder_options::Options;
 use larder_protocol::Dialects;
+
+use crate::secret::equal;
 
 /// The users and passwords of a file, and how clients present them.
 #[derive(Debug)]
@@ -174,14 +175,6 @@ fn read(path: &Path) -> Result<Vec<User>, CredentialsError> {
         return Err(CredentialsError::Empty(path.to_owned()));
     }
     Ok(users)
-}
-
-/// Compares in constant time: the duration must not reveal how many bytes match.
-fn equal(left: &[u8], right: &[u8]) -> bool {
-    let pairs = left.iter().zip(right);
-    let difference =
-        pairs.fold(0, |difference, (left, right)| black_box(difference | (left ^ right)));
-    left.len() == right.len() && difference == 0
 }
 
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

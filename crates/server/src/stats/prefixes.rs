@@ -8,7 +8,7 @@ use larder_protocol::{Frame, render};
 use larder_stats::Counter;
 
 use crate::clock::monotonic_us;
-use crate::observe::prefix_stats::{Gets, PrefixReport, Stored, Sums};
+use crate::observe::prefix_stats::{PrefixReport, Sums};
 use crate::server::Server;
 
 /// A report that is being shown.
@@ -74,19 +74,7 @@ impl PrefixList {
 }
 
 fn show_sums(place: &dyn Display, sums: &Sums, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    let Sums { stored, gets } = *sums;
-    let Stored { items, bytes, items_error, bytes_error } = stored;
-    let Gets { gets, hits, gets_error, hits_error } = gets;
-    for (name, value) in [
-        ("items", items),
-        ("items_error", items_error),
-        ("bytes", bytes),
-        ("bytes_error", bytes_error),
-        ("gets", gets),
-        ("gets_error", gets_error),
-        ("hits", hits),
-        ("hits_error", hits_error),
-    ] {
+    for (name, value) in sums.members() {
         render::stat(out, format_args!("{place}:{name}"), value, frame);
     }
 }

@@ -4,6 +4,8 @@
 use ring::hmac;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::secret::equal;
+
 /// The key of the process. Without it, nothing can be learned from a [`Mac`].
 pub(super) struct MacKey(hmac::Key);
 
@@ -46,9 +48,7 @@ impl Mac {
 
     /// Compares in constant time.
     pub(super) fn is(&self, other: &Self) -> bool {
-        let pairs = self.0.as_ref().iter().zip(other.0.as_ref());
-        pairs.fold(0, |difference, (left, right)| std::hint::black_box(difference | (left ^ right)))
-            == 0
+        equal(self.0.as_ref(), other.0.as_ref())
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::http;
 use larder_testkit::server::free_address;
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport, stat_rows};
 use serde_json::Value;
 
 use crate::binary;
@@ -29,18 +29,7 @@ fn hot(admin: &Address, query: &str) -> Result<Value> {
 
 /// Returns the rows of `stats hotkeys`.
 fn stats(stream: &mut Stream) -> Result<BTreeMap<String, String>> {
-    stream.write_all(b"stats hotkeys\r\n")?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut rows = BTreeMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        match line.trim_end().strip_prefix("STAT ").and_then(|row| row.split_once(' ')) {
-            Some((name, value)) => rows.insert(name.to_owned(), value.to_owned()),
-            None if line == "END\r\n" => return Ok(rows),
-            None => bail!("{line:?} is not a row"),
-        };
-    }
+    stat_rows(stream, "hotkeys")
 }
 
 /// Repeatedly requests the first key 8 times, the second 4 times and the third twice.

@@ -2,15 +2,15 @@
 //! whose items, gets and hits are known.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::UdpSocket;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use larder_testkit::http;
 use larder_testkit::server::free_address;
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport, stat_rows};
 use serde_json::Value;
 
 use crate::binary;
@@ -23,21 +23,7 @@ fn prefixes(admin: &Address, query: &str) -> Result<Value> {
 
 /// Returns the rows of `stats prefixes`.
 fn stats(stream: &mut Stream) -> Result<BTreeMap<String, String>> {
-    stream.write_all(b"stats prefixes\r\n")?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut rows = BTreeMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        match line.trim_end().strip_prefix("STAT ") {
-            Some(row) => {
-                let (name, value) = row.split_once(' ').unwrap_or((row, ""));
-                rows.insert(name.to_owned(), value.to_owned())
-            }
-            None if line == "END\r\n" => return Ok(rows),
-            None => bail!("{line:?} is not a row"),
-        };
-    }
+    stat_rows(stream, "prefixes")
 }
 
 /// Requests the report until `is_due` returns true for it.

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport, http};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport, http, stat_rows};
 use serde_json::Value;
 
 use crate::binary;
@@ -40,18 +40,7 @@ fn slow_line(server: &ServerUnderTest, command: &str) -> Result<Value> {
 
 /// Returns the rows of `stats slow`.
 fn stats(stream: &mut Stream) -> Result<BTreeMap<String, String>> {
-    stream.write_all(b"stats slow\r\n")?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut rows = BTreeMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        match line.trim_end().strip_prefix("STAT ").and_then(|row| row.split_once(' ')) {
-            Some((name, value)) => rows.insert(name.to_owned(), value.to_owned()),
-            None if line == "END\r\n" => return Ok(rows),
-            None => bail!("{line:?} is not a row"),
-        };
-    }
+    stat_rows(stream, "slow")
 }
 
 #[test]

@@ -9,13 +9,14 @@
 //! ```
 
 use std::fs::File;
-use std::hint::black_box;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use larder_options::Role;
+
+use crate::secret::equal;
 
 /// The contents of a token file. SIGHUP replaces the tokens while requests look them up.
 #[derive(Debug)]
@@ -135,16 +136,6 @@ fn parse(line: &[u8]) -> Result<Token, &'static str> {
         return Err("has more than a role and a token of ASCII characters without spaces");
     }
     Ok(Token { role, secret: secret.into() })
-}
-
-/// Compares two tokens. The duration must not reveal how many bytes match, so the loop always
-/// visits all bytes of the shorter token, and `black_box` prevents the compiler from leaving it
-/// early. The duration may reveal the length of a token.
-fn equal(left: &[u8], right: &[u8]) -> bool {
-    let pairs = left.iter().zip(right);
-    let difference =
-        pairs.fold(0, |difference, (left, right)| black_box(difference | (left ^ right)));
-    left.len() == right.len() && difference == 0
 }
 
 /// The permission bits that let users outside the file's group read and write. The bits of the

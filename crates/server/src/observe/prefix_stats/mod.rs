@@ -18,8 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder::Cache;
 
-pub(crate) use accesses::Gets;
-pub(crate) use census::Stored;
 pub(crate) use labels::{Label, Series};
 pub(crate) use report::{PrefixReport, PrefixRow, Sums};
 

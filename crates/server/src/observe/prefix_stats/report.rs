@@ -52,6 +52,24 @@ pub(crate) struct Sums {
     pub(crate) gets: Gets,
 }
 
+impl Sums {
+    /// Returns the numbers with their names, in the order in which they are shown.
+    pub(crate) fn members(&self) -> [(&'static str, u64); 8] {
+        let Stored { items, bytes, items_error, bytes_error } = self.stored;
+        let Gets { gets, hits, gets_error, hits_error } = self.gets;
+        [
+            ("items", items),
+            ("items_error", items_error),
+            ("bytes", bytes),
+            ("bytes_error", bytes_error),
+            ("gets", gets),
+            ("gets_error", gets_error),
+            ("hits", hits),
+            ("hits_error", hits_error),
+        ]
+    }
+}
+
 impl PrefixReport {
     /// Merges the items and the gets of all prefixes.
     pub(super) fn merge(census: Option<&Census>, accesses: &Accesses) -> Self {

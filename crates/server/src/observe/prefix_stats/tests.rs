@@ -3,7 +3,7 @@
 use larder::Clock;
 use larder_options::Options;
 
-use super::census::GROUPS_MAX;
+use super::census::{GROUPS_MAX, Stored};
 use super::labels::LABELS_MAX;
 use super::*;
 
