@@ -31,6 +31,7 @@ pub mod transcript;
 pub use fixture::{cache_file, memory_folder, value_of};
 pub use process::built::larderd_of_this_build;
 pub use process::children;
+pub use process::stopwatch::Stopwatch;
 pub use process::waiting::waited_for_processor;
 pub use random::Random;
 pub use scene::Scene;

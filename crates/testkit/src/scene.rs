@@ -8,8 +8,9 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::server::Signal;
-use crate::{Address, ServerUnderTest, Stream, Transport};
+use crate::{Address, ServerUnderTest, Stopwatch, Stream, Transport};
 use anyhow::{Context, Result, anyhow, ensure};
+use rustix::process::Pid;
 
 /// A server under test and its bystander.
 pub struct Scene {
@@ -50,10 +51,11 @@ impl Scene {
         let (rss_before_bytes, descriptors_before) =
             (server.rss_bytes()?, server.descriptor_count()?);
         let operations_before = server.ring_operations()?;
+        let server_pid = server.process_id();
         Ok(Self {
             server,
             address,
-            bystander: Bystander::watch(stream),
+            bystander: Bystander::watch(stream, server_pid),
             rss_before_bytes,
             descriptors_before,
             operations_before,
@@ -109,16 +111,16 @@ impl Scene {
 }
 
 impl Bystander {
-    fn watch(mut stream: Stream) -> Self {
+    fn watch(mut stream: Stream, server: Pid) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let watched = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             let mut longest = Duration::ZERO;
             while !watched.load(Ordering::Relaxed) {
-                let begin = Instant::now();
+                let stopwatch = Stopwatch::start(server);
                 stream.ask(b"set bystander 0 0 2\r\nok\r\n", b"STORED\r\n")?;
                 stream.ask(b"get nothing\r\n", b"END\r\n")?;
-                longest = longest.max(begin.elapsed());
+                longest = longest.max(stopwatch.elapsed());
                 sleep(Duration::from_millis(5));
             }
             Ok(longest)
@@ -126,7 +128,7 @@ impl Bystander {
         Self { is_over, thread }
     }
 
-    /// Returns the longest time that the bystander had to wait.
+    /// Returns the longest time that the bystander had to wait for the server.
     fn end(self) -> Result<Duration> {
         self.is_over.store(true, Ordering::Relaxed);
         let longest = self.thread.join().map_err(|_| anyhow!("the bystander has panicked"))?;
@@ -134,5 +136,5 @@ impl Bystander {
     }
 }
 
-/// Long enough for machines with two cores and other load.
+/// Long enough for machines with two cores.
 const BYSTANDER_PATIENCE: Duration = Duration::from_secs(2);

@@ -184,6 +184,11 @@ impl ServerUnderTest {
         self.child.id()
     }
 
+    /// Returns the process id as system calls take it.
+    pub fn process_id(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     /// Returns the resident memory of the process, in bytes.
     ///
     /// # Errors

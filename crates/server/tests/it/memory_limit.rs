@@ -17,7 +17,7 @@ use crate::binary;
 const MIB: u64 = 1 << 20;
 
 /// A memory cgroup that a test makes, and a program that starts larderd in it.
-struct Group {
+pub(crate) struct Group {
     folder: PathBuf,
     is_v2: bool,
     temporary: TempDir,
@@ -27,7 +27,7 @@ impl Group {
     /// Makes a cgroup with this limit in MiB. Skips the test and returns `None` if this machine
     /// does not allow that.
     #[track_caller]
-    fn new(name: &str, mebibytes: u64) -> Option<Self> {
+    pub(crate) fn new(name: &str, mebibytes: u64) -> Option<Self> {
         let made = Self::make(name, mebibytes);
         if let Err(why) = &made {
             skip(format!("no memory cgroup can be made here: {why:#}"));
@@ -57,7 +57,7 @@ impl Group {
     }
 
     /// Returns a program that runs larderd in the cgroup.
-    fn larderd(&self) -> Result<PathBuf> {
+    pub(crate) fn larderd(&self) -> Result<PathBuf> {
         let path = self.temporary.path().join("larderd");
         let (folder, larderd) = (self.folder.display(), binary());
         let larderd = larderd.display();
@@ -73,8 +73,15 @@ impl Group {
         ServerUnderTest::start(&self.larderd()?, Transport::Unix, args)
     }
 
+    /// Returns the most memory that the processes have used together, in MiB. With cgroups v2 the
+    /// kernel has it from version 5.19 on.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        let name = if self.is_v2 { "memory.peak" } else { "memory.max_usage_in_bytes" };
+        Ok(fs::read_to_string(self.folder.join(name))?.trim().parse::<u64>()? / MIB)
+    }
+
     /// Returns how many processes the kernel has ended because they exceeded the limit.
-    fn killed(&self) -> Result<u64> {
+    pub(crate) fn killed(&self) -> Result<u64> {
         let name = if self.is_v2 { "memory.events" } else { "memory.oom_control" };
         let text = fs::read_to_string(self.folder.join(name))?;
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));

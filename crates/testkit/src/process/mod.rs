@@ -2,4 +2,5 @@
 
 pub mod built;
 pub mod children;
+pub mod stopwatch;
 pub mod waiting;

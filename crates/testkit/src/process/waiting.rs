@@ -11,8 +11,13 @@ use std::time::Duration;
 pub fn waited_for_processor() -> Duration {
     let account = fs::read_to_string("/proc/thread-self/schedstat");
     let account = account.expect("Linux has /proc/thread-self/schedstat");
-    let waited = account.split_ascii_whitespace().nth(1).and_then(|ns| ns.parse().ok());
-    Duration::from_nanos(waited.expect("the second number is the time waited"))
+    waited(&account).expect("the second number is the time waited")
+}
+
+/// Reads the waiting time from an account: the time on a processor, the time of waiting for one,
+/// and the number of turns.
+pub(super) fn waited(account: &str) -> Option<Duration> {
+    Some(Duration::from_nanos(account.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
 #[cfg(test)]
