@@ -85,7 +85,8 @@ class Here:
         self.folder = Path(tempfile.mkdtemp(prefix="larder-page-"))
         self.home = self.folder / "home"
         self.home.mkdir()
-        self.namespace = Namespace("")
+        # Pages name the same files there.
+        self.namespace = Namespace("mount -t tmpfs -o mode=1777 tmpfs /dev/shm")
         self.enter = self.namespace.enter
         self.checkout = ROOT
         cargo = {name: os.environ.get(name, os.path.expanduser(f"~/{folder}"))
