@@ -42,7 +42,7 @@ check: ## Checks format, clippy and tests of everything changed since main: 60 s
 # by accident.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
 test: ## Runs everything that CI needs: 35 min after `make setup`, with a cold cache on two cores
-	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit+miri c,clients,go+php,readme,models
+	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit c,clients,go+php,readme,models
 
 verify: $(if $(filter list,$(ONLY)),list-proofs,run-proofs) ## Runs the long proofs, about 4 h; ONLY="crash storm" runs these, ONLY=list lists them
 
@@ -71,14 +71,13 @@ models: ## Runs the engine in many orders of its threads, under shuttle
 		--lib -- turns interleavings
 
 # Under Miri loads may return any value that the memory orderings allow. Some nightlies lack Miri.
-# `make test` runs it in parallel with `unit`; nice leaves the processors to tests that measure
-# times.
+# One seed takes up to 18 minutes, so only `make verify` runs it.
 miri: ## Runs a part of the models under Miri, which checks the memory orderings
 	@if ! cargo +nightly miri --version >/dev/null 2>&1; then \
 		.ci/skip miri "not installed: rustup component add miri rust-src --toolchain nightly"; \
-	else set -ex; nice -n 19 cargo +nightly miri test -p larder-region --locked; \
+	else set -ex; cargo +nightly miri test -p larder-region --locked; \
 		MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
-			nice -n 19 cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
+			cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
 			items::reading items::writing::of_two; \
 	fi
 

@@ -65,7 +65,7 @@ SEEDS ?= 10000
 tier: build ## Runs the disk tier on simulated disks (SEEDS), with real faults, and under a server, 40 min
 	LARDER_SEEDS=$(SEEDS) cargo test --release -p larder-tier --test it --locked -- \
 		crashes:: --skip disk::
-	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test it --locked -- store:: cache::
+	LARDER_SEEDS=1000 cargo test --release -p larder-tier --test it --locked -- store:: cache:: directory::
 	set -e; for mode in store cache; do \
 	  export LARDER_TIER=$$mode; \
 	  cargo test --release -p larder-server --locked --test it -- $(WIRE_TESTS); \

@@ -1,6 +1,8 @@
 //! Directories that cannot be opened as requested. Each is refused with the reason and a remedy,
 //! and nothing in it changes.
 
+use std::env;
+
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES};
 use larder_tier::format::{
@@ -274,7 +276,9 @@ fn used_bits() -> impl Iterator<Item = u64> {
 fn no_flipped_bit_shows_a_wrong_value() {
     let disk = stored();
     let tier = open(&disk).unwrap();
-    for bit in used_bits() {
+    // A step of 7 visits each byte, and each bit of some byte. `make verify` flips all bits.
+    let step = if env::var_os("LARDER_SEEDS").is_some() { 1 } else { 7 };
+    for bit in used_bits().step_by(step) {
         assert!(disk.flip_bit("log", bit));
         let in_page = bit / 8 / PAGE_BYTES as u64;
         match (in_page, keys(&tier)) {

@@ -195,9 +195,9 @@ mod tests {
             (0..40).map(|n| n * 7).chain((1 << TAG_BITS) - 9..1 << TAG_BITS).collect();
         let (mut table, mut model) = (Table::<u64>::default(), HashMap::<u64, u32>::new());
         let mut random = fastrand::Rng::with_seed(7);
-        for step in 0..200_000_u64 {
+        for step in 0..40_000_u64 {
             let tag = tags[random.usize(..tags.len())];
-            let grows = step / 20_000 % 2 == 0;
+            let grows = step / 4_000 % 2 == 0;
             if random.u8(..10) < if grows { 7 } else { 3 } {
                 let new = entry(tag, step + 1);
                 table.insert(new);
@@ -253,7 +253,7 @@ mod tests {
     fn a_grown_table_is_more_than_three_fifths_full_and_an_emptied_one_is_small() {
         let mut table = Table::<u64>::default();
         let all: Vec<u64> =
-            (1..=100_000).map(|n: u32| entry(n.wrapping_mul(0x9E37) >> 11, n.into())).collect();
+            (1..=20_000).map(|n: u32| entry(n.wrapping_mul(0x9E37) >> 11, n.into())).collect();
         for (n, new) in all.iter().enumerate() {
             table.insert(*new);
             let used = (n + 1) * size_of::<u64>();

@@ -236,12 +236,12 @@ fn each_seed(count: u64, run: impl Fn(u64)) {
 
 #[test]
 fn recovery_finds_what_was_acknowledged() {
-    each_seed(number("LARDER_SEEDS").unwrap_or(300), run);
+    each_seed(number("LARDER_SEEDS").unwrap_or(100), run);
 }
 
 #[test]
 fn recovery_may_lose_power_at_any_call() {
-    let seeds = number("LARDER_SEEDS").map_or(30, |seeds| seeds.div_ceil(50));
+    let seeds = number("LARDER_SEEDS").map_or(10, |seeds| seeds.div_ceil(50));
     each_seed(seeds, lose_power_at_each_call);
 }
 

@@ -206,7 +206,7 @@ fn an_acceptance_that_is_broken_off_drops_no_more_and_no_less_the_next_time() {
         };
         let (kept, _) = accepted_in_two(&harmed(0), &history, None);
         // Each call in turn is the last one before the power loss.
-        let steps = if env::var_os("LARDER_SEEDS").is_some() { 1 } else { 31 };
+        let steps = if env::var_os("LARDER_SEEDS").is_some() { 1 } else { 97 };
         for call in (1..).step_by(steps) {
             let (now, is_over) = accepted_in_two(&harmed(call), &history, Some(call));
             assert_eq!(now, kept, "{name}: the power is lost in call {call}");
