@@ -9,6 +9,9 @@ folder=$1 file=$2
 shift 2
 source=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$folder"
+# Two builds at the same time would use each other's half-written files.
+exec 9>"$folder/lock"
+flock 9
 cp -ru "$source/config.m4" "$source/src" "$folder"
 cd "$folder"
 if [ ! -e Makefile ] || [ config.m4 -nt Makefile ]; then
