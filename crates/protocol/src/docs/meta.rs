@@ -88,5 +88,6 @@ A response to `mg` ends with `W` if this peer received the recache token, and sh
 the item again. It ends with `Z` if another peer received the token earlier. It has an `X` if the
 item is marked stale. The server sends the recache token to the first client that reads a stale
 item, to the first client whose `R` exceeds the remaining time to live, and to the first client that
-creates the item with `N`. A store of the item clears the token and the stale mark.
+creates the item with `N`. A client that may only read does not receive it. A store of the item
+clears the token and the stale mark.
 ";

@@ -144,6 +144,14 @@ impl Session {
         self.access.as_ref()?.grant.as_ref()?.judge(parsed.command)
     }
 
+    /// True if the command could claim a recache token, and the client may change no item.
+    pub(super) fn only_reads(&self, command: &Command<'_>) -> bool {
+        let Command::Fetch(_) = command else { return false };
+        let grant = self.access.as_ref().and_then(|access| access.grant.as_ref());
+        let change = Permission { right: Some(Right::Write), scope: Scope::Nothing };
+        grant.is_some_and(|grant| !grant.permits(&change))
+    }
+
     /// True if the user may read this key, so that the disk may be read for it in advance.
     pub(super) fn may_read_key(&self, key: &[u8]) -> bool {
         let grant = self.access.as_ref().and_then(|access| access.grant.as_ref());

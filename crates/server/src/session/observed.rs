@@ -24,6 +24,19 @@ impl Session {
         {
             return self.deny(batch, parsed, refusal);
         }
+        if batch.interest.judges() && self.only_reads(parsed.command) {
+            return batch.executor.only_reading(|| self.run_permitted(batch, parsed, is_sampled));
+        }
+        self.run_permitted(batch, parsed, is_sampled)
+    }
+
+    #[inline]
+    fn run_permitted(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+        is_sampled: bool,
+    ) -> Step {
         match is_sampled {
             true => self.run_with_sampling(batch, parsed),
             false => self.run_unsampled(batch, parsed),

@@ -52,7 +52,10 @@ impl Session {
         // The command was judged before it was suspended, and has used up one request of a rate.
         let judges = batch.interest.judges();
         batch.interest = batch.interest.observed();
-        let step = self.run(batch, parsed);
+        let step = match self.only_reads(command) {
+            true => batch.executor.only_reading(|| self.run(batch, parsed)),
+            false => self.run(batch, parsed),
+        };
         batch.interest = batch.interest.judged(judges);
         match step {
             Step::GoOn(bytes) => Step::GoOn(bytes - consumed),

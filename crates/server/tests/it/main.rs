@@ -50,6 +50,7 @@ mod pair;
 mod peers;
 mod prefixes;
 mod process;
+mod reading;
 mod removal;
 mod restart;
 mod routers;

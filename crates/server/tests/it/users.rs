@@ -16,7 +16,7 @@ use crate::binary;
 use crate::tls_scene::{self, Encrypted, Files};
 
 /// Returns an argon2id hash. `memory_kib` decides how long a verification takes.
-fn hash(password: &str, memory_kib: u32) -> Result<String> {
+pub(crate) fn hash(password: &str, memory_kib: u32) -> Result<String> {
     let params = Params::new(memory_kib, 1, 1, None).map_err(|error| anyhow::anyhow!("{error}"))?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     let hash = argon2.hash_password_with_salt(password.as_bytes(), b"larder's salt");
@@ -24,10 +24,10 @@ fn hash(password: &str, memory_kib: u32) -> Result<String> {
 }
 
 /// A users' file, deleted when it is dropped.
-struct UsersFile(tempfile::NamedTempFile);
+pub(crate) struct UsersFile(tempfile::NamedTempFile);
 
 impl UsersFile {
-    fn new(lines: &[String]) -> Result<Self> {
+    pub(crate) fn new(lines: &[String]) -> Result<Self> {
         let file = Self(tempfile::NamedTempFile::new()?);
         file.write(lines)?;
         Ok(file)
@@ -37,23 +37,23 @@ impl UsersFile {
         Ok(fs::write(self.0.path(), format!("users = [\n{}\n]\n", lines.join(",\n")))?)
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.path().to_str().expect("the path is UTF-8")
     }
 }
 
-fn user(name: &str, hash: &str, rest: &str) -> String {
+pub(crate) fn user(name: &str, hash: &str, rest: &str) -> String {
     format!("  {{ name = \"{name}\", hash = \"{hash}\"{rest} }}")
 }
 
 /// Logs in by the text protocol, and returns the response.
-fn log_in(stream: &mut Stream, name: &str, password: &str) -> Result<String> {
+pub(crate) fn log_in(stream: &mut Stream, name: &str, password: &str) -> Result<String> {
     let credentials = format!("{name} {password}");
     let request = format!("set auth 0 0 {}\r\n{credentials}\r\n", credentials.len());
     Ok(String::from_utf8(stream.ask(request.as_bytes(), b"\r\n")?)?)
 }
 
-fn ask(stream: &mut Stream, request: &str, end: &str) -> Result<String> {
+pub(crate) fn ask(stream: &mut Stream, request: &str, end: &str) -> Result<String> {
     Ok(String::from_utf8(stream.ask(request.as_bytes(), end.as_bytes())?)?)
 }
 
@@ -293,6 +293,17 @@ fn a_start_with_a_bad_file_or_a_contradiction_fails_with_the_reason() -> Result<
     Ok(())
 }
 
+/// Connects to a unix socket of a server that has just started. Its TCP sockets listen first.
+pub(crate) fn connect_soon(path: &Path) -> Result<Stream> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match Stream::connect(&Address::Unix(path.to_owned())) {
+            Err(_) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
+            connected => return Ok(connected?),
+        }
+    }
+}
+
 /// Each word of a listener limits or opens only its own clients.
 #[test]
 fn a_readonly_listener_refuses_changes_and_noauth_needs_no_login() -> Result<()> {
@@ -307,7 +318,7 @@ fn a_readonly_listener_refuses_changes_and_noauth_needs_no_login() -> Result<()>
     );
     let args = ["-l", &list, "--users", file.path()];
     let _server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
-    let connect = |name: &str| Stream::connect(&Address::Unix(path(name)));
+    let connect = |name: &str| connect_soon(&path(name));
 
     let mut open = connect("open")?;
     ensure!(ask(&mut open, "set k 0 0 1\r\nx\r\n", "\r\n")? == "STORED\r\n");

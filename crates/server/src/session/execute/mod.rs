@@ -50,6 +50,8 @@ pub struct Executor {
     class_counters: Arc<ClassCounters>,
     /// The descriptor of the connection whose commands are being executed.
     asker: Cell<RawFd>,
+    /// True while the command of a client executes that may change no item.
+    only_reads: Cell<bool>,
     /// The log and the classes of the server. A request reaches them here with one indirection
     /// less.
     log: Arc<Log>,
@@ -194,12 +196,34 @@ impl Executor {
         let asker = Cell::new(NO_CONNECTION);
         let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.statistics.classes));
         let sampler = server.statistics.hot_keys.sampler();
-        Self { server, cache, counters, class_counters, asker, log, classes, sampler, waker: None }
+        let only_reads = Cell::new(false);
+        Self {
+            server,
+            cache,
+            counters,
+            class_counters,
+            asker,
+            only_reads,
+            log,
+            classes,
+            sampler,
+            waker: None,
+        }
     }
 
     /// Sets the connection whose commands are executed next.
     pub(crate) fn turn_to(&self, descriptor: RawFd) {
         self.asker.set(descriptor);
+    }
+
+    /// Calls `run`, which executes a command of a client that may change no item. The session has
+    /// refused commands that always change one. [`Self::fetch`] also claims the recache token of an
+    /// item that is stale, which only the read shows.
+    pub(crate) fn only_reading<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.only_reads.set(true);
+        let result = run();
+        self.only_reads.set(false);
+        result
     }
 
     /// Allows connections to wait for something other than input, such as watch lines: `waker` then
