@@ -1,6 +1,7 @@
 //! Wakes a thread that waits for descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
@@ -31,5 +32,31 @@ impl Waker {
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// A result that another thread produces for a session, which waits without blocking its worker.
+#[derive(Debug)]
+pub(crate) struct Promise<T> {
+    result: OnceLock<T>,
+    /// Wakes the worker of the session.
+    waker: Arc<Waker>,
+}
+
+impl<T: Clone> Promise<T> {
+    pub(crate) fn new(waker: Arc<Waker>) -> Self {
+        Self { result: OnceLock::new(), waker }
+    }
+
+    /// Sets the result and wakes the worker. A second result has no effect.
+    pub(crate) fn fulfil(&self, result: T) {
+        if self.result.set(result).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Returns the result; `None` while the session must wait.
+    pub(crate) fn result(&self) -> Option<T> {
+        self.result.get().cloned()
     }
 }

@@ -205,9 +205,10 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         form: "refresh_certs",
         needs: Needs::ADMIN,
         replies: "OK",
-        meaning: "Reloads changed certificate files, for new connections. Without TLS, or if a \
-            file is unusable, the response is a line that begins with `Error`; the log on standard \
-            error has the cause.",
+        meaning: "Reloads changed certificate files, for new connections. Without TLS, if a file is \
+            unusable, or if its disk does not respond within 10 s, the response is a line that \
+            begins with `Error`; the log on standard error has the cause. By UDP the response does \
+            not wait for the files.",
     },
     CommandRow {
         form: "shutdown [graceful]",

@@ -290,7 +290,8 @@ fn watch_files(
         return Ok(None);
     }
     let supervisor = supervisor.try_clone()?;
-    Watcher::start(files, move || supervisor.notify_ready()).map(Some)
+    let requests = Arc::clone(&server.access.refreshes);
+    Watcher::start(files, requests, move || supervisor.notify_ready()).map(Some)
 }
 
 /// Installs the filter of system calls, with `-o drop_privileges`.
@@ -314,6 +315,7 @@ fn serve(
     log::limit(true);
     main_loop.run();
     log::limit(false);
+    main_loop.server.access.refreshes.close();
     overdue.begin(match main_loop.server.life.stop.requested() {
         Some(Manner::Graceful) => GRACE,
         Some(Manner::Now) | None => Duration::ZERO,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use larder_stats::Counter;
 
-use crate::log::{self, Level};
 use crate::observe::readers::Readers;
 use crate::server::Server;
 use crate::server::credentials::Credentials;
@@ -14,6 +13,7 @@ use crate::server::statistics::threads::Thread;
 use crate::tls::certificates::validity::Validity;
 use crate::tls::certificates::{Certificates, Refresh, RefreshResult};
 use crate::users::Users;
+use crate::watched::requests::RefreshRequests;
 use crate::watched::{Cause, Outcome, Reloaded};
 
 /// The certificates, credentials and permissions that clients need to use the cache.
@@ -21,6 +21,8 @@ use crate::watched::{Cause, Outcome, Reloaded};
 pub(crate) struct Access {
     /// TLS certificates; set with `-Z`.
     pub(crate) certificates: Option<Arc<Certificates>>,
+    /// Requests of clients to read the certificates again.
+    pub(crate) refreshes: Arc<RefreshRequests>,
     /// Users and passwords; set with `-S` or `-Y`.
     pub(crate) credentials: Option<Credentials>,
     /// Users with rights; set with `--users`.
@@ -29,41 +31,7 @@ pub(crate) struct Access {
     pub(crate) readers: Option<Readers>,
 }
 
-/// The reason why certificates were not refreshed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RefreshError {
-    /// TLS is not enabled.
-    NoTls,
-    /// The files cannot be used. Standard error contains the reason.
-    Unusable,
-}
-
 impl Server {
-    /// Reads the certificate files again if their stamps have changed, and logs the result on
-    /// standard error. If they are unchanged, nothing is logged.
-    ///
-    /// # Errors
-    /// Fails if TLS is not enabled, or if the files cannot be used. Then the previous certificates
-    /// stay in effect.
-    pub(crate) fn refresh_certificates(&self) -> Result<(), RefreshError> {
-        let certificates = self.access.certificates.as_ref().ok_or(RefreshError::NoTls)?;
-        match certificates.refresh(Refresh::IfStampsChanged) {
-            RefreshResult::Unchanged(true) => Ok(()),
-            RefreshResult::Unchanged(false) => Err(RefreshError::Unusable),
-            RefreshResult::Read(Ok(())) => {
-                self.log.event(Level::Info, format_args!("certificates reloaded"));
-                certificates.warn(true);
-                Ok(())
-            }
-            RefreshResult::Read(Err(error)) => {
-                log::error(format_args!(
-                    "larderd: certificates not reloaded, the previous ones stay in effect: {error}"
-                ));
-                Err(RefreshError::Unusable)
-            }
-        }
-    }
-
     /// Returns the files of users and certificates that the server reads again while it runs.
     pub(crate) fn reloaded(self: &Arc<Self>) -> Vec<Box<dyn Reloaded>> {
         let mut reloaded: Vec<Box<dyn Reloaded>> = Vec::new();
@@ -98,10 +66,15 @@ impl Reloaded for ReloadedCertificates {
     }
 
     fn reload(&self, cause: Cause) -> Outcome {
-        let refreshed = self.certificates.refresh(match cause {
+        let mut refreshed = self.certificates.refresh(match cause {
             Cause::Signal => Refresh::Always,
+            Cause::Command => Refresh::IfStampsChanged,
             Cause::Change => Refresh::IfContentsChanged,
         });
+        if cause == Cause::Command && refreshed == RefreshResult::Unchanged(false) {
+            // For the reason, which the log must contain.
+            refreshed = self.certificates.refresh(Refresh::Always);
+        }
         let is_new = refreshed == RefreshResult::Read(Ok(()));
         self.certificates.warn(is_new);
         match refreshed {
@@ -114,6 +87,10 @@ impl Reloaded for ReloadedCertificates {
             }
             RefreshResult::Unchanged(_) => Outcome::Unchanged,
         }
+    }
+
+    fn serves_command(&self) -> bool {
+        true
     }
 
     fn check_access(&self) -> Option<String> {

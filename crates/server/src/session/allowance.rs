@@ -62,9 +62,9 @@ pub enum Next {
     /// Wait for lines for a `watch` client, regardless of input. The session continues when its
     /// worker is woken.
     Lines,
-    /// Wait until a password is verified, regardless of input. The session continues when its
-    /// worker is woken.
-    Login,
+    /// Wait until another thread has verified a password or read the certificates, regardless of
+    /// input. The session continues when its worker is woken.
+    Wake,
     /// Send the output, then close the connection.
     Close,
 }

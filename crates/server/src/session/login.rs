@@ -65,8 +65,8 @@ impl Session {
     #[cold]
     pub(super) fn await_login(&mut self, batch: &mut Batch<'_>) -> Step {
         let State::Login(waiting) = &self.state else { return Step::GoOn(0) };
-        let Ok(outcome) = waiting.pending.outcome() else {
-            return Step::Stop(0, Next::Login);
+        let Some(outcome) = waiting.pending.result() else {
+            return Step::Stop(0, Next::Wake);
         };
         let State::Login(waiting) = std::mem::replace(&mut self.state, State::Command) else {
             return Step::GoOn(0);

@@ -15,6 +15,7 @@ mod observed;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
+mod refresh;
 mod sampling;
 mod suspended;
 mod timer;
@@ -42,6 +43,7 @@ use self::access::SessionAccess;
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::login::WaitingLogin;
+use self::refresh::WaitingRefresh;
 use self::suspended::SuspendedCommand;
 use self::timer::RequestTimer;
 
@@ -83,6 +85,8 @@ enum State {
     Suspended(Box<SuspendedCommand>),
     /// A login waits for the verification of its password.
     Login(Box<WaitingLogin>),
+    /// A `refresh_certs` waits until the files are read.
+    Refresh(Box<WaitingRefresh>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
     /// The session writes the rest of a large value before it reads the next byte.
@@ -172,6 +176,7 @@ impl Session {
                 State::Command => self.command(&mut batch, rest),
                 State::Suspended(_) => self.resume(&mut batch, rest),
                 State::Login(_) => self.await_login(&mut batch),
+                State::Refresh(_) => self.await_refresh(&mut batch),
                 State::Payload(_) if rest.is_empty() => break Next::Input,
                 State::Payload(_) => self.payload(&mut batch, rest),
                 State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
@@ -408,6 +413,7 @@ impl Session {
             CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
             CommandResult::Pending => return self.suspend(parsed),
             CommandResult::Login => return self.begin_login(batch, parsed),
+            CommandResult::Refresh => self.begin_refresh(batch, frame),
             CommandResult::Name => self.name_connection(batch, command, frame),
             CommandResult::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             CommandResult::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
@@ -542,7 +548,9 @@ impl Session {
     /// Returns the session's stage, for `stats conns`.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
-            State::Command | State::Suspended(_) | State::Login(_) => Stage::Command,
+            State::Command | State::Suspended(_) | State::Login(_) | State::Refresh(_) => {
+                Stage::Command
+            }
             State::Payload(payload) if payload.is_passing() => Stage::Swallow,
             State::Payload(_) => Stage::Value,
             State::Large(..) | State::Dump(_) | State::Gather(..) | State::Rows(_) => Stage::Answer,
@@ -563,6 +571,7 @@ impl Session {
             State::Gather(gathering, _) => gathering.held_bytes(),
             State::Suspended(suspended) => suspended.held_bytes(),
             State::Login(waiting) => waiting.held_bytes(),
+            State::Refresh(_) => size_of::<WaitingRefresh>(),
             State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
         }
     }

@@ -45,10 +45,10 @@ impl Users {
         };
         let until = Instant::now() + Duration::from_secs(20);
         loop {
-            match pending.outcome() {
-                Ok(outcome) => return outcome,
-                Err(_) if Instant::now() > until => panic!("{name}: the login is not verified"),
-                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            match pending.result() {
+                Some(outcome) => return outcome,
+                None if Instant::now() > until => panic!("{name}: the login is not verified"),
+                None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }

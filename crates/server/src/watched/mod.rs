@@ -8,6 +8,7 @@
 mod events;
 mod patience;
 mod places;
+pub(crate) mod requests;
 mod thread;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use crate::log;
 use crate::priority;
 use crate::waker::Waker;
 use events::Events;
+use requests::RefreshRequests;
 use thread::Thread;
 
 /// Files that can be read again while the server runs.
@@ -38,6 +40,11 @@ pub(crate) trait Reloaded: Send {
     /// Reads the files, and puts their contents into effect if they can be used. May wait for a
     /// disk.
     fn reload(&self, cause: Cause) -> Outcome;
+
+    /// True if the files are also read on the request of a client.
+    fn serves_command(&self) -> bool {
+        false
+    }
 
     /// Called on the thread once, before anything else, when the process has its final user and
     /// permissions. Returns why later changes could not be read.
@@ -54,6 +61,8 @@ pub(crate) trait Reloaded: Send {
 pub(crate) enum Cause {
     /// SIGHUP: the files must be read.
     Signal,
+    /// `refresh_certs`: a client waits for the result.
+    Command,
     /// The files may have changed.
     Change,
 }
@@ -81,7 +90,8 @@ pub(crate) struct Watcher {
 /// The state that the thread shares with its owner.
 #[derive(Debug)]
 struct Shared {
-    waker: Waker,
+    waker: Arc<Waker>,
+    requests: Arc<RefreshRequests>,
     is_over: AtomicBool,
     is_asked: AtomicBool,
     /// Since when the thread reads files, on the monotonic clock; 0 while it does not.
@@ -93,15 +103,17 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Starts the thread. It calls `answered` after each request of [`Self::ask`].
+    /// Starts the thread. It calls `answered` after each request of [`Self::ask`], and serves
+    /// `requests`.
     ///
     /// # Errors
     /// Fails if no file descriptors or threads are left.
     pub(crate) fn start(
         things: Vec<Box<dyn Reloaded>>,
+        requests: Arc<RefreshRequests>,
         answered: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new()?);
+        let shared = Arc::new(Shared::new(requests)?);
         let has_paths = things.iter().any(|thing| !thing.paths().is_empty());
         let events = if has_paths { Events::new().inspect_err(say_unwatched).ok() } else { None };
         let (started, has_started) = mpsc::channel();
@@ -126,11 +138,15 @@ impl Watcher {
         self.shared.waker.wake();
     }
 
-    /// Logs once if the thread has been reading for a long time. It cannot do that itself.
+    /// If the thread has been reading for a long time, logs that once and fails the requests of
+    /// clients. The thread cannot do that itself.
     pub(crate) fn look(&self) {
         let since_us = self.shared.reading_since_us.load(Relaxed);
         let is_long = since_us != 0 && monotonic_us() - since_us > LONG_READ_US;
-        if is_long && !self.shared.is_reported.swap(true, Relaxed) {
+        if !is_long {
+            return;
+        }
+        if !self.shared.is_reported.swap(true, Relaxed) {
             log::warn(format_args!(
                 "larderd: {} cannot be read again since {} s, because the disk of their files does \
                  not respond; the previous ones stay in effect",
@@ -138,6 +154,7 @@ impl Watcher {
                 LONG_READ_US / 1_000_000
             ));
         }
+        self.shared.requests.fail();
     }
 }
 
@@ -157,9 +174,12 @@ impl Drop for Watcher {
 }
 
 impl Shared {
-    fn new() -> io::Result<Self> {
+    fn new(requests: Arc<RefreshRequests>) -> io::Result<Self> {
+        let waker = Arc::new(Waker::new()?);
+        requests.start(&waker);
         Ok(Self {
-            waker: Waker::new()?,
+            waker,
+            requests,
             is_over: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
             reading_since_us: AtomicI64::new(0),

@@ -80,7 +80,7 @@ fn each_way_of_changing_a_file_is_noticed() {
     symlink("..1", path("..data")).unwrap();
     symlink("..data/file", path("file")).unwrap();
     let number = Number::new(path("file"));
-    let watcher = Watcher::start(vec![Box::new(number.clone())], || {}).unwrap();
+    let watcher = Watcher::start(vec![Box::new(number.clone())], Arc::default(), || {}).unwrap();
     number.wait_for("good 1");
     // The swap of kubelet.
     version("..2", "good 2");
@@ -111,7 +111,7 @@ fn a_file_that_stays_unusable_is_one_failure_and_the_content_stays() {
     let path = folder.path().join("file");
     fs::write(&path, "good 1").unwrap();
     let number = Number::new(path.clone());
-    let watcher = Watcher::start(vec![Box::new(number.clone())], || {}).unwrap();
+    let watcher = Watcher::start(vec![Box::new(number.clone())], Arc::default(), || {}).unwrap();
     number.wait_for("good 1");
     fs::write(&path, "bad").unwrap();
     let begun = Instant::now();
@@ -140,7 +140,7 @@ fn a_request_is_answered_and_a_read_that_hangs_does_not_delay_the_end() {
     let answered = move || {
         counted.fetch_add(1, Relaxed);
     };
-    let watcher = Watcher::start(vec![Box::new(number.clone())], answered).unwrap();
+    let watcher = Watcher::start(vec![Box::new(number.clone())], Arc::default(), answered).unwrap();
     number.wait_for("good 1");
     watcher.ask();
     let begun = Instant::now();
@@ -165,7 +165,7 @@ fn without_events_a_look_notices_changes() {
     let path = folder.path().join("file");
     fs::write(&path, "good 1").unwrap();
     let number = Number::new(path.clone());
-    let shared = Arc::new(Shared::new().unwrap());
+    let shared = Arc::new(Shared::new(Arc::default()).unwrap());
     let things: Vec<Box<dyn Reloaded>> = vec![Box::new(number.clone())];
     let mut thread = Thread::new(things, None, Arc::clone(&shared), Box::new(|| {}));
     thread.next_look = Instant::now() + Duration::from_secs(1);

@@ -64,6 +64,10 @@ impl Thread {
                 self.attempt(Cause::Signal, |_| true);
                 (self.answered)();
             }
+            if self.shared.requests.begin() {
+                let is_usable = self.refresh();
+                self.shared.requests.end(is_usable);
+            }
             let now = Instant::now();
             let is_look = now >= self.next_look;
             let has_events = self.events.as_mut().is_some_and(Events::take);
@@ -122,10 +126,11 @@ impl Thread {
     fn wait(&self, until: Instant, with_events: bool) {
         self.shared.waker.reset();
         // A request before the reset has left its flag.
-        if self.shared.is_over.load(Relaxed) || self.shared.is_asked.load(Relaxed) {
+        let Shared { is_over, is_asked, requests, .. } = &*self.shared;
+        if is_over.load(Relaxed) || is_asked.load(Relaxed) || requests.is_asked() {
             return;
         }
-        let mut polled = vec![PollFd::new(&self.shared.waker, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&*self.shared.waker, PollFlags::IN)];
         if let Some(events) = self.events.as_ref().filter(|_| with_events) {
             polled.push(PollFd::new(events, PollFlags::IN));
         }
@@ -134,6 +139,21 @@ impl Thread {
         let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         // Fails only if the kernel is short of memory, or a signal interrupts it.
         let _ = poll(&mut polled, Some(&timeout));
+    }
+
+    /// Reads the files that clients request, and logs the results. Returns true if the files can be
+    /// used.
+    fn refresh(&mut self) -> bool {
+        let mut is_usable = true;
+        for number in 0..self.things.len() {
+            let thing = &*self.things[number].thing;
+            if thing.serves_command() {
+                let outcome = self.reading(thing, |thing| thing.reload(Cause::Command));
+                is_usable &= !matches!(outcome, Outcome::Failed(_));
+                self.things[number].report(Cause::Command, outcome);
+            }
+        }
+        is_usable
     }
 
     /// Reads the files of the things whose patience fits, and logs the results.
@@ -152,7 +172,11 @@ impl Thread {
 impl Watched {
     fn report(&mut self, cause: Cause, outcome: Outcome) {
         let name = self.thing.name();
-        let by = if cause == Cause::Signal { "SIGHUP: " } else { "" };
+        let by = match cause {
+            Cause::Signal => "SIGHUP: ",
+            Cause::Command => "refresh_certs: ",
+            Cause::Change => "",
+        };
         match outcome {
             Outcome::Unchanged => {
                 if self.patience.end() {
@@ -164,7 +188,7 @@ impl Watched {
                 log::info(format_args!("larderd: {by}{name} reloaded: {what}"));
             }
             Outcome::Failed(error) => {
-                let is_final = cause == Cause::Signal;
+                let is_final = cause != Cause::Change;
                 let verdict = self.patience.judge(Instant::now(), &error, is_final);
                 if verdict != Verdict::Wait {
                     self.thing.note_failure();

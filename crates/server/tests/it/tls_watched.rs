@@ -2,8 +2,8 @@
 //! nothing.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::net::TcpStream;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
@@ -306,6 +306,58 @@ fn a_file_whose_disk_hangs_delays_neither_clients_nor_the_stop() -> Result<()> {
     let refused = TcpStream::connect(address).err().context("it still listens")?;
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     Ok(())
+}
+
+/// One worker serves all clients, so that it would delay them if it read the files itself.
+#[test]
+fn a_command_waits_for_a_disk_that_hangs_and_delays_no_other_client() -> Result<()> {
+    let scene = Encrypted::start("", &["-t", "1"])?;
+    wait_for(&scene, "first")?;
+    let (mut asks, mut other) = (scene.client()?, scene.client()?);
+    let (pipe, chain) = (scene.files.path("pipe"), scene.files.path("chain.pem"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR)?;
+    fs::remove_file(&chain)?;
+    fs::hard_link(&pipe, &chain)?;
+    let begun = Instant::now();
+    asks.write_all(b"refresh_certs\r\nversion\r\n")?;
+    let mut slowest = Duration::ZERO;
+    while begun.elapsed() < Duration::from_secs(3) {
+        let sent = Instant::now();
+        ask(&mut other, b"get k\r\n", b"END\r\n")?;
+        ensure!(shown_name(&scene.client()?, &["first"]).is_some());
+        slowest = slowest.max(sent.elapsed());
+        sleep(Duration::from_millis(20));
+    }
+    ensure!(slowest < Duration::from_millis(500), "another client waited {slowest:?}");
+    let answer = ask(&mut asks, b"", b"1.6.45\r\n")?;
+    let took = begun.elapsed();
+    ensure!(answer.starts_with(b"Error the certificates"), "{}", answer.escape_ascii());
+    ensure!((9..15).contains(&took.as_secs()), "{took:?}");
+    ensure!(scene.server.log().contains("certificates cannot be read again since 10 s"));
+
+    // The disk responds again.
+    renew(&scene.files, &scene.files.authority.identity("second")?)?;
+    drop(fs::OpenOptions::new().write(true).open(&pipe)?);
+    wait_for(&scene, "second")?;
+    ask(&mut asks, b"refresh_certs\r\n", b"OK\r\n")?;
+    Ok(())
+}
+
+/// A datagram has no session that could wait.
+#[test]
+fn a_command_by_udp_is_answered_before_the_files_are_read() -> Result<()> {
+    let udp = larder_testkit::server::free_address()?;
+    let scene = Encrypted::start("", &["-U", &udp.port().to_string()])?;
+    wait_for(&scene, "first")?;
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(udp)?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    scene.files.write(&scene.files.authority.identity("second")?)?;
+    socket.send(b"\x00\x01\x00\x00\x00\x01\x00\x00refresh_certs\r\n")?;
+    let mut answer = [0; 100];
+    let bytes = socket.recv(&mut answer)?;
+    assert_eq!(&answer[8..bytes], b"OK\r\n");
+    wait_for_log(&scene, "refresh_certs: certificates reloaded: ")
 }
 
 #[test]

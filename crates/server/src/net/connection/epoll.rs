@@ -64,7 +64,7 @@ impl Connection {
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
             }
             Next::Lines
-            | Next::Login
+            | Next::Wake
             | Next::Drain
             | Next::Region
             | Next::Disk

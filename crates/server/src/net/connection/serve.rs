@@ -115,7 +115,7 @@ impl Connection {
                 | Next::Region
                 | Next::Disk
                 | Next::Lines
-                | Next::Login
+                | Next::Wake
                 | Next::Close => break,
             };
             executor.counters().bump(Counter::ConnectionYields);
@@ -169,8 +169,8 @@ impl Connection {
             }
             Next::Input if !may_have_input => Ok(TurnOutcome::AwaitInput),
             Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitWake),
-            // Input is not received before the password is verified.
-            Next::Login => Ok(TurnOutcome::AwaitWake),
+            // Input is not received before the command has its result.
+            Next::Wake => Ok(TurnOutcome::AwaitWake),
             Next::Input
             | Next::Lines
             | Next::Drain

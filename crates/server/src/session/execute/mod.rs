@@ -33,7 +33,6 @@ use crate::observe::readers::READS_PER_HINT;
 use crate::observe::slow::{Client, TimedRequests};
 use crate::observe::watch::Watch;
 use crate::server::Server;
-use crate::server::access::RefreshError;
 use crate::server::statistics::threads::Thread;
 use crate::stats::{RowList, StatsResponse};
 use crate::stop::Manner;
@@ -107,6 +106,8 @@ pub(crate) enum CommandResult {
     Reads,
     /// The peer logs in as a user of `--users`, which the session does.
     Login,
+    /// The peer requests that the certificate files are read again, which the session does.
+    Refresh,
     /// The peer names its connection.
     Name,
     /// Nothing. The disk must be read first; then the command must be executed again.
@@ -288,14 +289,7 @@ impl Executor {
                 Response::Ok
             }
             Command::Stats(section) => return self.statistics(section, call, out),
-            Command::RefreshCertificates => match self.server.refresh_certificates() {
-                Ok(()) => Response::Ok,
-                Err(RefreshError::NoTls) => ServerError::NoTls.into(),
-                Err(RefreshError::Unusable) => {
-                    self.counters.bump(Counter::CertificateReloadFailures);
-                    ServerError::CertificatesUnusable.into()
-                }
-            },
+            Command::RefreshCertificates => return CommandResult::Refresh,
             Command::Mechanisms => self.mechanisms(),
             Command::Authenticate { .. } if self.server.access.users.is_some() => {
                 return CommandResult::Login;

@@ -7,8 +7,7 @@ mod tests;
 pub(crate) mod validity;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use larder_options::{ClientCertificates, Tls};
@@ -94,16 +93,7 @@ impl Certificates {
     /// their certificates. If the files cannot be used, or if the server's own certificate is not
     /// valid now, new connections continue to use the previous certificates.
     pub(crate) fn refresh(&self, manner: Refresh) -> RefreshResult {
-        let last = match manner {
-            // A client waits for the result, on a worker that serves others.
-            Refresh::IfStampsChanged => self.last_within(CLIENT_TIMEOUT),
-            Refresh::Always | Refresh::IfContentsChanged => Some(self.last()),
-        };
-        let Some(mut last) = last else {
-            let path = self.options.chain_cert.display();
-            let error = format!("option -o ssl_chain_cert: {path}: its disk does not respond");
-            return RefreshResult::Read(Err(error));
-        };
+        let mut last = self.last();
         let stamps = Stamps::take(&self.options);
         let is_same = last.stamps.same(&stamps);
         if manner == Refresh::IfStampsChanged && last.stamps.is_settled && is_same {
@@ -246,29 +236,10 @@ impl Certificates {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Same as [`Self::last`], but returns `None` if another thread reads the files for longer than
-    /// the timeout.
-    fn last_within(&self, timeout: Duration) -> Option<MutexGuard<'_, ReadResult>> {
-        let begun = Instant::now();
-        loop {
-            match self.last.try_lock() {
-                Ok(last) => return Some(last),
-                Err(TryLockError::Poisoned(last)) => return Some(last.into_inner()),
-                Err(TryLockError::WouldBlock) if begun.elapsed() >= timeout => return None,
-                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
-            }
-        }
-    }
-
     fn last(&self) -> MutexGuard<'_, ReadResult> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// How long a client's request waits while another thread reads the files.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
-
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// How often the log warns of the same certificate.
 const WARNED_EVERY: Duration = Duration::from_secs(86_400);

@@ -8,25 +8,16 @@ mod queue;
 mod verifier;
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub(super) use verifier::Verifier;
 
 use super::mac::Mac;
 use super::user::User;
-use crate::waker::Waker;
+use crate::waker::Promise;
 
-/// A login that waits for its verification.
-#[derive(Debug)]
-pub(crate) struct PendingLogin(Arc<Waiter>);
-
-/// The session that waits.
-#[derive(Debug)]
-struct Waiter {
-    outcome: OnceLock<Option<Arc<User>>>,
-    /// Wakes the worker of the session.
-    waker: Arc<Waker>,
-}
+/// The outcome of a login that waits for its verification: the user, or `None` if the login failed.
+pub(crate) type PendingLogin = Arc<Promise<Option<Arc<User>>>>;
 
 /// A login to verify.
 #[derive(Debug)]
@@ -62,23 +53,5 @@ impl Origin {
             },
         });
         Self { network, has_failed: false }
-    }
-}
-
-impl PendingLogin {
-    /// Returns the user, or `None` if the login failed. Returns `Err` while it waits.
-    pub(crate) fn outcome(&self) -> Result<Option<Arc<User>>, StillWaiting> {
-        self.0.outcome.get().cloned().ok_or(StillWaiting)
-    }
-}
-
-/// The login is not verified yet.
-pub(crate) struct StillWaiting;
-
-impl Waiter {
-    fn finish(&self, outcome: Option<Arc<User>>) {
-        // Only the thread sets the outcome, and only once.
-        let _ = self.outcome.set(outcome);
-        self.waker.wake();
     }
 }

@@ -6,9 +6,8 @@
 //! new connections of its own network that use its own name.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
-use super::{Login, Waiter};
+use super::{Login, PendingLogin};
 use crate::users::mac::MacBytes;
 
 /// The waiting logins.
@@ -17,7 +16,7 @@ pub(super) struct Queue {
     /// The names that have logins, in the order of their turns.
     names: VecDeque<OfName>,
     /// The sessions that wait for each login. Equal logins are verified once.
-    waiters: HashMap<MacBytes, Vec<Arc<Waiter>>>,
+    waiters: HashMap<MacBytes, Vec<PendingLogin>>,
 }
 
 /// The logins with one name. All names without a user share one queue.
@@ -39,7 +38,7 @@ struct OfNetwork {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) login: Login,
-    pub(super) waiters: Vec<Arc<Waiter>>,
+    pub(super) waiters: Vec<PendingLogin>,
 }
 
 /// The queue is full.
@@ -51,7 +50,7 @@ impl Queue {
     ///
     /// # Errors
     /// Fails if [`LOGINS_MAX`] other logins wait.
-    pub(super) fn add(&mut self, login: Login, waiter: Arc<Waiter>) -> Result<(), QueueFull> {
+    pub(super) fn add(&mut self, login: Login, waiter: PendingLogin) -> Result<(), QueueFull> {
         if let Some(waiters) = self.waiters.get_mut(&login.mac.bytes()) {
             waiters.push(waiter);
             return Ok(());
@@ -114,15 +113,15 @@ pub(super) const LOGINS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
+    use std::sync::Arc;
 
     use super::*;
     use crate::users::Users;
     use crate::users::login::Origin;
-    use crate::waker::Waker;
+    use crate::waker::{Promise, Waker};
 
-    fn waiter() -> Arc<Waiter> {
-        Arc::new(Waiter { outcome: OnceLock::new(), waker: Arc::new(Waker::new().unwrap()) })
+    fn waiter() -> PendingLogin {
+        Arc::new(Promise::new(Arc::new(Waker::new().unwrap())))
     }
 
     fn users() -> (tempfile::NamedTempFile, Users) {

@@ -1,15 +1,15 @@
 //! The thread that verifies passwords.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
 use argon2::Argon2;
 use argon2::password_hash::PasswordVerifier;
 
 use super::queue::{Job, Queue};
-use super::{Login, PendingLogin, Waiter};
+use super::{Login, PendingLogin};
 use crate::priority;
-use crate::waker::Waker;
+use crate::waker::{Promise, Waker};
 
 /// Verifies logins on its own thread.
 #[derive(Debug)]
@@ -48,10 +48,10 @@ impl Verifier {
     /// Adds a login. The thread wakes the worker once it is verified. Returns `None` if too many
     /// logins wait.
     pub(in crate::users) fn add(&self, login: Login, waker: &Arc<Waker>) -> Option<PendingLogin> {
-        let waiter = Arc::new(Waiter { outcome: OnceLock::new(), waker: Arc::clone(waker) });
-        self.0.state().queue.add(login, Arc::clone(&waiter)).ok()?;
+        let pending = Arc::new(Promise::new(Arc::clone(waker)));
+        self.0.state().queue.add(login, Arc::clone(&pending)).ok()?;
         self.0.changed.notify_one();
-        Some(PendingLogin(waiter))
+        Some(pending)
     }
 }
 
@@ -105,6 +105,6 @@ fn verify(Job { login, waiters }: Job) {
         is_right
     });
     for waiter in waiters {
-        waiter.finish(user.clone());
+        waiter.fulfil(user.clone());
     }
 }
