@@ -330,6 +330,9 @@ Users = Row::new(Place::Long, "users", Path)
     .doc("TOML file of users with passwords, rights and key prefixes: users = [ { name = \"shop\", \
           hash = \"...\", rights = \"write\", prefixes = [\"shop:\"] }, ... ]; clients log in as with -Y or \
           -S, or by certificate; larder passwd prints the hashes; read again when it changes");
+UserMetrics = Row::new(Place::Long, "user_metrics", Switch)
+    .doc("add the 50 users of --users with the most refusals to /metrics, as labels: everyone who \
+          may read the metrics then reads these names");
 PrefixDelimiter = Row::new(Place::Long, "prefix_delimiter", Kind::Character)
     .doc("delimiter of key prefixes in stats prefixes and /api/v1/prefixes (default: the one of -D, \
           otherwise a colon)");

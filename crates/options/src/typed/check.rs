@@ -379,7 +379,12 @@ fn warnings(values: &Values) -> Vec<String> {
         let what = "its unix sockets have no effect with -s: name that path in -l instead";
         warnings.push(format!("option -l: {what}"));
     }
-    for id in [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace, Id::PrefixMetrics] {
+    if values.switch(Id::UserMetrics) && values.given(Id::Users).is_none() {
+        warnings.push("option --user-metrics: it has no effect without --users".to_owned());
+    }
+    let of_admin_listener =
+        [Id::AdminTokenFile, Id::AdminHost, Id::DrainGrace, Id::PrefixMetrics, Id::UserMetrics];
+    for id in of_admin_listener {
         let default = defaults.given(id).map(|given| &given.value);
         let is_changed = values.given(id).map(|given| &given.value) != default;
         if is_changed && values.given(Id::AdminListen).is_none() {

@@ -80,6 +80,8 @@ pub struct Options {
     pub auth_file: Option<PathBuf>,
     /// `--users`: file of users with rights; clients log in with either protocol.
     pub users: Option<PathBuf>,
+    /// `--user-metrics`: metrics have labels with names of users.
+    pub user_metrics: bool,
     /// `-I`: largest item, in bytes.
     pub item_bytes_max: u64,
     /// `-Z`: encrypt connections.
@@ -265,6 +267,7 @@ impl Options {
             sasl_file: None,
             auth_file: values.text(Id::AuthFile).map(PathBuf::from),
             users: values.text(Id::Users).map(PathBuf::from),
+            user_metrics: values.switch(Id::UserMetrics),
             item_bytes_max: values.bytes(Id::MaxItemSize),
             flush_all: !values.switch(Id::DisableFlushAll),
             dump: !values.switch(Id::DisableDumping),
@@ -289,10 +292,7 @@ impl Options {
             admin_hosts: names(values.text(Id::AdminHost)),
             drain_grace_secs: values.unsigned(Id::DrainGrace),
             log: LogOptions::new(&values),
-            answers_as: match values.text(Id::AnswersAs) {
-                Some("1.6.18") => AnswersAs::V1_6_18,
-                _ => AnswersAs::V1_6_45,
-            },
+            answers_as: answers_as(&values),
             debug_time: values.switch(Id::Debugtime),
             slabs: Slabs::new(&values),
             tuning: Tuning::new(&values),
@@ -311,6 +311,13 @@ fn protocol(values: &Values) -> Protocol {
         None if values.switch(Id::EnableSasl) => Protocol::Binary,
         None if values.given(Id::AuthFile).is_some() => Protocol::Ascii,
         None => Protocol::Auto,
+    }
+}
+
+fn answers_as(values: &Values) -> AnswersAs {
+    match values.text(Id::AnswersAs) {
+        Some("1.6.18") => AnswersAs::V1_6_18,
+        _ => AnswersAs::V1_6_45,
     }
 }
 

@@ -447,3 +447,44 @@ fn a_certificate_is_a_user_of_the_admin_listener_but_not_for_a_page() -> Result<
     ensure!(status("/api/v1/cache/web:1", "Authorization: Bearer x\r\n")? == "401", "a bad token");
     Ok(())
 }
+
+#[test]
+fn metrics_have_the_fifty_users_with_the_most_refusals_if_an_option_allows_it() -> Result<()> {
+    let hash = hash("sesame", 64)?;
+    let of_number = |number: usize| user(&format!("u{number}"), &hash, ", rights = \"read\"");
+    let mut lines: Vec<String> = (0..60).map(of_number).collect();
+    lines.push(user("slow\\\"one", &hash, ", rights = \"read\", rate = 1"));
+    let file = UsersFile::new(&lines)?;
+    for option in ["--user-metrics", "--verbose"] {
+        let (server, admin) = http::start(&binary(), &["--users", file.path(), option])?;
+        for number in 1..60 {
+            let mut stream = server.connect()?;
+            ensure!(log_in(&mut stream, &format!("u{number}"), "sesame")? == "STORED\r\n");
+            let refused = "delete k\r\n".repeat(number) + "mn\r\n";
+            ask(&mut stream, &refused, "MN\r\n")?;
+        }
+        let mut stream = server.connect()?;
+        log_in(&mut stream, "slow\"one", "wrong")?;
+        log_in(&mut stream, "slow\"one", "sesame")?;
+        for _ in 0..90 {
+            ask(&mut stream, "get k\r\n", "\r\n")?;
+        }
+        let page = http::get(&admin, "/metrics", &[])?.body;
+        let is_on = option == "--user-metrics";
+        for family in ["not_permitted", "rate_limited", "failed_logins"] {
+            let of_family = format!("larder_user_{family}_total{{");
+            let count = page.lines().filter(|line| line.starts_with(&of_family)).count();
+            assert_eq!(count, if is_on { 50 } else { 0 }, "{family}: {page}");
+        }
+        if is_on {
+            let not_permitted = |user: &str, count: &str| {
+                format!("larder_user_not_permitted_total{{user=\"{user}\"}} {count}")
+            };
+            ensure!(page.contains(&(not_permitted("u59", "59") + "\n")), "{page}");
+            ensure!(!page.contains(&not_permitted("u10", "")), "{page}");
+            let failed = "larder_user_failed_logins_total{user=\"slow\\\"one\"} 1\n";
+            ensure!(page.contains(failed), "{page}");
+        }
+    }
+    Ok(())
+}

@@ -8,6 +8,7 @@ mod own;
 mod prefixes;
 mod process;
 mod rows;
+mod users;
 mod workers;
 
 use std::sync::Arc;
@@ -47,6 +48,9 @@ pub(super) async fn page(server: &Arc<Server>) -> String {
     own::show_histograms(&server.statistics.latencies.snapshot(), &mut page);
     if server.options.prefixes.metrics && server.options.dump {
         prefixes::show(&server.statistics.prefix_report(), &mut page);
+    }
+    if let Some(users) = server.access.users.as_ref().filter(|_| server.options.user_metrics) {
+        users::show(users, &mut page);
     }
     process::show(&mut page);
     page.text()
