@@ -138,7 +138,7 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
         let writes = !is_reading(request.method());
         let user = site.user(headers, request.extensions().get::<Peer>());
         let user_role =
-            user.map(|user| access::users::role_of(&user, request.method(), path, needed));
+            user.as_ref().map(|user| access::users::role_of(user, request.method(), path, needed));
         let asked = AccessRequest { headers, uri, writes, needed, user_role };
         match site.rules.admit(&asked, tokens) {
             Ok(role) => {
@@ -150,7 +150,7 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
                 request.extensions_mut().insert(GrantedRole(role));
                 match needed {
                     Role::Full if !is_reading(request.method()) => {
-                        recorded(&site, role, request, next).await
+                        recorded(&site, role, user.as_deref(), request, next).await
                     }
                     _ => next.run(request).await,
                 }
@@ -182,13 +182,19 @@ async fn guard(State(site): State<Site>, mut request: Request, next: Next) -> Re
 }
 
 /// Runs a request that changes something, and logs it with its outcome.
-async fn recorded(site: &Site, role: Role, request: Request, next: Next) -> Response {
+async fn recorded(
+    site: &Site,
+    role: Role,
+    user: Option<&User>,
+    request: Request,
+    next: Next,
+) -> Response {
     let peer = request.extensions().get::<Peer>().cloned();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let response = next.run(request).await;
     if let Some(peer) = &peer {
-        let (path, status) = (uri.path(), response.status());
-        site.shared.journal.record(&Write { role, peer, method: &method, path, status });
+        let (user, path, status) = (user.map(User::name), uri.path(), response.status());
+        site.shared.journal.record(&Write { role, user, peer, method: &method, path, status });
     }
     response
 }

@@ -241,7 +241,7 @@ fn a_token_of_the_file_opens_the_admin_listener_for_its_rights() -> Result<()> {
     );
     let file = UsersFile::new(&[line])?;
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    let (_server, admin) = http::start(&binary(), &["--users", file.path()])?;
+    let (server, admin) = http::start(&binary(), &["--users", file.path()])?;
     let bearer = format!("Authorization: Bearer {token}");
     let status = |path: &str, headers: &[&str]| -> Result<u16> {
         Ok(http::get(&admin, path, headers)?.status)
@@ -251,6 +251,13 @@ fn a_token_of_the_file_opens_the_admin_listener_for_its_rights() -> Result<()> {
     ensure!(status("/api/v1/keys", &[&bearer])? == 403, "a list of all keys");
     ensure!(status("/api/v1/stats", &[&bearer])? == 200, "statistics");
     ensure!(status("/api/v1/cache/shop:1", &[])? == 401, "without a token");
+    let put = format!(
+        "PUT /api/v1/cache/shop:1 HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n\
+         Connection: close\r\nContent-Length: 1\r\n\r\nx"
+    );
+    assert_eq!(http::exchange(&admin, put.as_bytes())?.status, 201);
+    wait_for_log(&server, "larderd: admin: PUT /api/v1/cache/shop:1 by 127.0.0.1:")?;
+    ensure!(server.log().contains(" user shop as full: 201\n"), "{}", server.log());
     let basic = "Authorization: Basic c2hvcDpzZXNhbWU=";
     ensure!(status("/api/v1/cache/shop:1", &[basic])? == 401, "Basic");
     Ok(())

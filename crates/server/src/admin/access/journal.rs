@@ -40,6 +40,8 @@ impl Peer {
 #[derive(Debug)]
 pub(in crate::admin) struct Write<'a> {
     pub(in crate::admin) role: Role,
+    /// The user of `--users` whose token the request carries, or whom the certificate names.
+    pub(in crate::admin) user: Option<&'a str>,
     pub(in crate::admin) peer: &'a Peer,
     pub(in crate::admin) method: &'a Method,
     pub(in crate::admin) path: &'a str,
@@ -88,21 +90,27 @@ fn is_of_key(method: &Method, path: &str) -> bool {
     is_item || key.is_some_and(|key| *method != Method::DELETE || key != "clear")
 }
 
-/// Formats a line. Truncates and escapes the path, because it may be long and may contain
-/// characters that a terminal would interpret or show in a different order.
+/// Formats a line.
 fn line(write: &Write<'_>, suppressed: u64) -> String {
-    let Write { role, peer, method, path, status } = write;
-    let (shown, more) = match path.as_bytes().split_at_checked(PATH_BYTES_MAX) {
-        Some((shown, rest)) if !rest.is_empty() => (shown, "..."),
-        _ => (path.as_bytes(), ""),
-    };
-    let shown = shown.escape_ascii();
+    let Write { role, user, peer, method, path, status } = write;
+    let path = shown(path);
+    let user = user.map_or_else(String::new, |user| format!(" user {}", shown(user)));
     let (role, peer, status) = (role.name(), &peer.address, status.as_u16());
     let unshown = match suppressed {
         0 => String::new(),
         count => format!("; {count} writes before it are not shown"),
     };
-    format!("larderd: admin: {method} {shown}{more} by {peer} as {role}: {status}{unshown}")
+    format!("larderd: admin: {method} {path} by {peer}{user} as {role}: {status}{unshown}")
+}
+
+/// Truncates and escapes a path or a name, because it may be long and may contain characters that a
+/// terminal would interpret or show in a different order.
+fn shown(text: &str) -> String {
+    let (shown, more) = match text.as_bytes().split_at_checked(TEXT_BYTES_MAX) {
+        Some((shown, rest)) if !rest.is_empty() => (shown, "..."),
+        _ => (text.as_bytes(), ""),
+    };
+    format!("{}{more}", shown.escape_ascii())
 }
 
 impl Limiter {
@@ -130,8 +138,8 @@ const KEYS_PERIOD_US: i64 = 10_000_000;
 const OTHERS_PERIOD_US: i64 = 1_000_000;
 const OTHERS_LINES_MAX: u32 = 10;
 
-/// Length to which a path is truncated.
-const PATH_BYTES_MAX: usize = 300;
+/// Length to which a path or a name is truncated.
+const TEXT_BYTES_MAX: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -150,10 +158,11 @@ mod tests {
         let peer = Peer::at("127.0.0.1:9".to_owned());
         let path = format!("/api/v1/cache/{}", "k".repeat(400));
         let (method, status) = (&Method::PUT, StatusCode::CREATED);
-        let write = Write { role: Role::Full, peer: &peer, method, path: &path, status };
+        let (role, user) = (Role::Full, Some("shop"));
+        let write = Write { role, user, peer: &peer, method, path: &path, status };
         let line = line(&write, 7);
         assert!(line.starts_with("larderd: admin: PUT /api/v1/cache/kkk"), "{line}");
-        let end = "kkk... by 127.0.0.1:9 as full: 201; 7 writes before it are not shown";
+        let end = "kkk... by 127.0.0.1:9 user shop as full: 201; 7 writes before it are not shown";
         assert!(line.ends_with(end), "{line}");
         assert!(line.len() < 450, "{line}");
     }
@@ -163,9 +172,11 @@ mod tests {
         let peer = Peer::at("127.0.0.1:9".to_owned());
         let path = "/api/v1/cache/\u{9b}31m\u{202e}gnp.\u{85}\x7f";
         let (method, status) = (&Method::PUT, StatusCode::CREATED);
-        let line = line(&Write { role: Role::Full, peer: &peer, method, path, status }, 0);
+        let (role, user) = (Role::Full, Some("a\\b"));
+        let line = line(&Write { role, user, peer: &peer, method, path, status }, 0);
         assert!(line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{line}");
         assert!(line.contains(r"\xc2\x9b31m\xe2\x80\xaegnp."), "{line}");
+        assert!(line.ends_with(r" user a\\b as full: 201"), "{line}");
     }
 
     #[test]
