@@ -86,6 +86,8 @@ async function values(page) {
     (await page.locator('#version').innerText()).includes(`process ${now.pid}`));
   await check('without a disk tier there is no section of it', async () =>
     page.locator('#tier-section').isHidden());
+  await check('slow requests are shown', async () => until(async () =>
+    (await page.locator('#slow tbody tr').count()) > 0));
   await check('the configuration names sources', async () =>
     (await row(page, 'configuration', 'memory_limit')).slice(1, 3).join() === '256 MiB,command line');
   await send('set one:more 0 0 1\r\nx\r\n');
@@ -114,6 +116,23 @@ async function keysOfOthers(page) {
     await check(`hot key ${JSON.stringify(key)} is text`, async () => until(async () =>
       (await page.locator('#hot-rate .key').allInnerTexts()).includes(text)));
   }
+  for (const [key, text] of Object.entries(shown)) {
+    const encoded = Buffer.from(key, 'latin1').toString('base64');
+    await send(`mg ${encoded} b v\r\n`, /\r\n$/);
+    await check(`key ${JSON.stringify(key)} of a slow request is text`, async () => until(async () =>
+      (await page.locator('#slow .key').first().innerText()) === text));
+  }
+  await check('at most ten slow requests are shown', async () => until(async () => {
+    await send('mn\r\n');
+    return (await page.locator('#slow tbody tr').count()) === 10;
+  }));
+  await check('the number of slow requests is that of stats', async () => until(async () => {
+    // The request itself counts after its response.
+    const now = Number((await stats(' larder')).slow_requests) + 1;
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    return (await page.locator('#slow-words').innerText()).includes(
+      `: ${await page.evaluate((number) => count(number), now)} since the start`);
+  }));
   await check('no key is markup', async () => page.evaluate(() =>
     typeof pwned === 'undefined' && document.title === 'Larder' &&
     document.querySelectorAll('table img, table b').length === 0));
@@ -452,6 +471,8 @@ async function disk(browser, mode, of) {
     const before = (await stats(' larder', wire)).tier_syncs;
     return (await exact(page, 'tier-work', /^syncs$/, 2)) === before;
   }));
+  await check(`${mode}: without --log-slower-than there is no section of slow requests`,
+    async () => page.locator('#slow-section').isHidden());
   await check(`${mode}: a disk that works has no trouble`, async () =>
     page.locator('#tier-trouble').isHidden());
   if (SHOTS) await page.screenshot({ path: `${SHOTS}/${mode}.png`, fullPage: true });

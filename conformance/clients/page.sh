@@ -28,7 +28,8 @@ start_on_free_port -m 4 --admin-listen "127.0.0.1:$((admin + 3))" --tier-path "$
     --tier-size 128m --tier-mode cache
 cache="$port $((admin + 3)) ${pids[-1]}"
 trap - XFSZ
-start_on_free_port -m 256 --admin-listen "127.0.0.1:$admin"
+# Each request is slow.
+start_on_free_port -m 256 --admin-listen "127.0.0.1:$admin" --log-slower-than 1us
 # Each hostile item is found, shown and deleted. This takes a minute on two busy cores.
 driver_secs=300
 NODE_PATH=$modules/node_modules LARDER_TOKEN=$reading play_driver node \

@@ -99,7 +99,6 @@ impl SlowRequests {
         if u128::from(duration_ns) < self.slower_than.as_nanos() {
             return;
         }
-        counters.bump(Counter::SlowRequests);
         let slow = SlowRequest { at: Rfc3339::now(), duration_ns, requests, client: client() };
         log::warn_with(format_args!("larderd: slow request: {slow}"), || slow.members(true));
         let mut latest = self.lock();
@@ -107,6 +106,8 @@ impl SlowRequests {
             latest.pop_front();
         }
         latest.push_back(Arc::new(slow));
+        // Last, because the status page reads the list after the number has changed.
+        counters.bump(Counter::SlowRequests);
     }
 
     /// Returns the latest slow requests, the newest first.

@@ -83,6 +83,8 @@ function visibleText(text, isVisible) {
 
 const isVisibleLetter = (character) => /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(character);
 
+const hasKey = (row) => row.key !== undefined || row.key_base64 !== undefined;
+
 // Returns a key as text in which every byte is visible.
 function keyText(row) {
   return row.key !== undefined ? visibleText(row.key, isVisibleLetter)

@@ -272,6 +272,30 @@ function showHot(hot) {
     `${duration(hot.window_secs)}. Reads by processes that map the memory appear only in part.`;
 }
 
+const SLOW_MAX = 10;
+
+function showSlow(slow) {
+  $("slow-section").hidden = !slow || (slow.slower_than_us === null && slow.latest.length === 0);
+  if ($("slow-section").hidden) return;
+  const shown = slow.latest.slice(0, SLOW_MAX);
+  $("slow").hidden = shown.length === 0;
+  const secs = (us) => right(duration(us / 1e6));
+  // A phone does not show these columns.
+  const minor = (text) => [text, "number effect"];
+  fill("slow", ["at (UTC)", "command", "key", right("took"), right("ran"), minor("bytes"),
+    ["client", "effect"]], shown.map((row) => {
+    const at = make("th", row.at.slice(11, 19));
+    at.title = row.at;
+    const others = row.requests > 1 ? ` and ${count(row.requests - 1)} more` : "";
+    return [at, row.command + others, [hasKey(row) ? keyText(row) : "", "key"],
+      secs(row.duration_us), secs(row.run_us), minor(bytes(row.bytes)), [row.peer, "effect"]];
+  }));
+  const least = slow.slower_than_us === null ? "Slow requests" :
+    `Requests that took at least ${duration(slow.slower_than_us / 1e6)} (--log-slower-than)`;
+  $("slow-words").textContent = `${least}: ${count(slow.slow_requests)} since the start. ` +
+    "If one took much longer than it ran, it waited for other requests or for the disk.";
+}
+
 // Returns the value of an option with its unit.
 function valueText(option) {
   if (option.value === null) return "not set";
@@ -292,7 +316,7 @@ function showConfiguration() {
 }
 $("all").addEventListener("change", showConfiguration);
 
-function show(status, hot, ready) {
+function show(status, hot, slow, ready) {
   const change = since(before, status);
   if (before && before.stats.pid !== status.stats.pid) forgetSeries();
   before = status;
@@ -312,16 +336,31 @@ function show(status, hot, ready) {
   showMemory(status);
   showTier(status, change);
   showHot(hot);
+  showSlow(slow);
 }
 
-// Requests the hot keys. With -X the server refuses, and the section is not shown.
-async function askHot() {
+// Requests a document. If the server refuses it, for example the hot keys with -X, its section is
+// not shown.
+async function askIfAllowed(path) {
   try {
-    return await ask("/api/v1/hot?limit=15");
+    return await ask(path);
   } catch (error) {
     if (error.status === 403 || error.status === 404) return null;
     throw error;
   }
+}
+
+let slow = null;
+let slowOf = "";
+
+// Requests the slow requests, if there are others since the last time.
+async function askSlow(status) {
+  const of = `${status.stats.pid} ${status.larder.slow_requests}`;
+  if (of !== slowOf) {
+    slow = await askIfAllowed("/api/v1/slow");
+    slowOf = of;
+  }
+  return slow;
 }
 
 // Requests whether the server is ready. A response with status 503 contains the reasons.
@@ -352,9 +391,10 @@ async function updateHistory() {
 async function begin() {
   try {
     const [status, hot, ready] =
-      await Promise.all([ask("/api/v1/status"), askHot(), askReady(), updateHistory()]);
+      await Promise.all([ask("/api/v1/status"), askIfAllowed("/api/v1/hot?limit=15"), askReady(),
+        updateHistory()]);
     options ??= await ask("/api/v1/configuration");
-    show(status, hot, ready);
+    show(status, hot, await askSlow(status), ready);
     if ($("configuration").childElementCount === 0) showConfiguration();
   } catch (error) {
     historyAsked = -Infinity;
