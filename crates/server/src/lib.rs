@@ -88,3 +88,4 @@ pub use process::steps::Step;
 pub use server::Server;
 pub use session::execute::Executor;
 pub use session::{Allowance, Next, Progress, Session};
+pub use users::file::{Entry as UserEntry, EntrySecret as UserSecret, parse as parse_users};

@@ -1,4 +1,5 @@
-//! The file of `--users`: TOML with one array, so that half of a file is not valid.
+//! The file of `--users`: TOML with one array, so that half of a file is not valid. Half of a file
+//! with `[[users]]` can be valid, so that form is refused.
 //!
 //! ```toml
 //! users = [
@@ -7,6 +8,7 @@
 //! ]
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,6 +21,7 @@ use larder_item::KEY_BYTES_MAX;
 use larder_protocol::Right;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
+use toml::Spanned;
 
 /// The reason why a users' file was refused. It never contains a password, a hash or a token.
 #[derive(Debug, thiserror::Error)]
@@ -31,23 +34,26 @@ pub struct UsersFileError {
 
 /// A user as the file describes it.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) secret: EntrySecret,
+pub struct Entry {
+    /// The name, which is unique in its file.
+    pub name: String,
+    /// The password or its hash.
+    pub secret: EntrySecret,
     /// The SHA-256 of the token for HTTP.
-    pub(super) token: Option<[u8; 32]>,
+    pub token: Option<[u8; 32]>,
     /// `None`: the user has no rights.
-    pub(super) right: Option<Right>,
+    pub right: Option<Right>,
     /// Empty: the user may access all keys.
-    pub(super) prefixes: Vec<String>,
+    pub prefixes: Vec<String>,
     /// Requests per second; `None`: no limit.
-    pub(super) rate: Option<u32>,
+    pub rate: Option<u32>,
 }
 
 /// What proves a user's identity in a login.
-pub(super) enum EntrySecret {
+pub enum EntrySecret {
     /// Nothing: the user has a certificate or a token.
     Nothing,
+    /// The password itself.
     Password(String),
     /// An argon2id hash in the PHC format.
     Hash(String),
@@ -67,7 +73,7 @@ impl std::fmt::Debug for EntrySecret {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    users: Vec<Line>,
+    users: Spanned<Vec<Line>>,
 }
 
 #[derive(Deserialize)]
@@ -123,24 +129,34 @@ pub(super) fn read(path: &Path) -> Result<Contents, UsersFileError> {
 }
 
 /// Parses the text of a file. Also returns true if it has a password or a token in plain text.
-fn parse(text: &str) -> Result<(Vec<Entry>, bool), String> {
+///
+/// # Errors
+/// The first invalid line or user, with the expected form. It never contains a secret.
+pub fn parse(text: &str) -> Result<(Vec<Entry>, bool), String> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         // Not the error's own text, because it quotes the line and so its secrets.
-        format!("line {line}: {}; {EXPECTED}", error.message().lines().next().unwrap_or_default())
+        let message = without_value(error.message());
+        format!("line {line}: {}; {EXPECTED}", message.lines().next().unwrap_or_default())
     })?;
-    if document.users.is_empty() {
+    let start = document.users.span().start;
+    if text[start..].starts_with("[[") {
+        let line = line_of(text, start);
+        return Err(format!("line {line}: half of a file with [[users]] is valid; {EXPECTED}"));
+    }
+    let lines = document.users.into_inner();
+    if lines.is_empty() {
         return Err(format!("the list is empty; {EXPECTED}"));
     }
-    if document.users.len() > USERS_MAX {
-        let count = document.users.len();
+    if lines.len() > USERS_MAX {
+        let count = lines.len();
         return Err(format!("it has {count} users; expected at most {USERS_MAX}"));
     }
-    let has_plain_secret = document.users.iter().any(Line::has_plain_secret);
-    let mut names = HashSet::with_capacity(document.users.len());
+    let has_plain_secret = lines.iter().any(Line::has_plain_secret);
+    let mut names = HashSet::with_capacity(lines.len());
     let mut tokens = HashSet::new();
-    let mut entries = Vec::with_capacity(document.users.len());
-    for (line, number) in document.users.into_iter().zip(1..) {
+    let mut entries = Vec::with_capacity(lines.len());
+    for (line, number) in lines.into_iter().zip(1..) {
         let name = line.name.escape_debug().to_string();
         let wrong = |what: String| format!("user {number} ({name}): {what}");
         let entry = line.check().map_err(wrong)?;
@@ -267,6 +283,21 @@ pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
+/// Removes the value that an error of serde shows, because it may be a secret without quotes:
+/// "invalid type: integer `5`, expected a string" becomes "invalid type, expected a string".
+fn without_value(message: &str) -> Cow<'_, str> {
+    let is_about_value = |(kind, _): &(&str, &str)| {
+        ["invalid type", "invalid value", "invalid length"].contains(kind)
+    };
+    match message.split_once(": ").filter(is_about_value) {
+        Some((kind, rest)) => match rest.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("{kind}, expected {expected}").into(),
+            None => kind.into(),
+        },
+        None => message.into(),
+    }
+}
+
 fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
@@ -359,6 +390,9 @@ mod tests {
             ("users = []".to_owned(), "the list is empty"),
             ("users = [\n { name = \"a\" },\n".to_owned(), "unclosed array"),
             ("users = [\n { name = \"a\" },\n { na".to_owned(), "line 3:"),
+            ("\n[[users]]\nname = \"a\"\n".to_owned(), "line 2: half of a file with [[users]]"),
+            ("# =\n [[ users ]]\nname = \"a\"".to_owned(), "line 2: half of a file"),
+            ("[[\"users\"]]\nname = \"a\"\n[[users]]\n".to_owned(), "line 3: missing field"),
             ("users = [ { rights = \"read\" } ]".to_owned(), "missing field `name`"),
             (user("right = \"read\""), "unknown field `right`"),
             (user("rights = \"all\""), "rights are read, write or admin, not \"all\""),
@@ -392,11 +426,14 @@ mod tests {
             "users = [ { name = \"a\", password = \"sesame\" \"x\" } ]",
             "users = [ { name = \"a\", password = \"sesame\", hash = \"sesame\" } ]",
             "users = [ { name = \"a\", password = [\"sesame\"] } ]",
+            "users = [ { name = \"a\", password = 5354 } ]",
+            "users = [ { name = \"a\", token = 5354.5 } ]",
+            "users = [ [\"a\", \"sesame\", \"sesame\", 5354] ]",
             "users = [ { name = \"a\", hash = \"sesame\" } ]",
             "users = [ { name = \"a\", token = \"sesame\" } ]",
         ] {
             let error = error(text);
-            assert!(!error.contains("sesame"), "{error}");
+            assert!(!error.contains("sesame") && !error.contains("5354"), "{error}");
         }
     }
 

@@ -10,7 +10,7 @@
 //! new generation, by which each session notices before its next batch that it must look its user
 //! up again.
 
-mod file;
+pub(crate) mod file;
 pub(crate) mod grant;
 pub(crate) mod login;
 mod mac;
