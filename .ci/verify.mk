@@ -1,7 +1,7 @@
 # The long proofs, stages of `make verify`: `make verify ONLY=list` lists them.
 
 # Client suites that take minutes or need many packages.
-LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
+LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached users_php dalli \
 	spymemcached libmemcached_tests nutcracker page bigcache_http
 FUZZ_SECS ?= 300
 STORM_SECS ?= 600

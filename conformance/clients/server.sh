@@ -94,6 +94,16 @@ play_driver() {
     conclude "$(grep -c '^ok - ' "$folder/results" || true)" "$failed"
 }
 
+# Changes to a Go module that has gomemcache.
+enter_module_of_gomemcache() {
+    local version=v0.0.0-20260422231931-4d751bb6e37c
+    command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
+    mkdir "$folder/module"
+    cd "$folder/module"
+    go mod init larder.example/clients >/dev/null 2>&1
+    go get "github.com/bradfitz/gomemcache@$version" >/dev/null 2>&1 || fail "cannot download gomemcache"
+}
+
 # Runs `go test -v` with the given arguments, and sets $passed, $failed and $skipped.
 play_go() {
     go test -count=1 -v "$@" 2>&1 | tee "$folder/results" |
