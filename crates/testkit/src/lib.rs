@@ -10,10 +10,11 @@
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`http`], [`mod@stat`],
 //! [`scene`], [`transcript`], [`mcrouter`], [`mod@traces`], [`fixture`], [`api`],
-//! [`mod@skip`], [`mod@process`].
+//! [`mod@skip`], [`mod@process`], [`cgroup`].
 #![deny(unsafe_code)]
 
 pub mod api;
+pub mod cgroup;
 pub mod fixture;
 pub mod http;
 pub mod mcrouter;
@@ -28,6 +29,7 @@ pub mod stream;
 pub mod traces;
 pub mod transcript;
 
+pub use cgroup::MemoryGroup;
 pub use fixture::{cache_file, memory_folder, value_of};
 pub use process::built::larderd_of_this_build;
 pub use process::children;

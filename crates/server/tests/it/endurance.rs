@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, free_address};
-use larder_testkit::{Address, ServerUnderTest, Stopwatch, Stream};
+use larder_testkit::{Address, MemoryGroup, ServerUnderTest, Stopwatch, Stream};
 use rustix::process::{Pid, kill_process};
 
 use crate::binary;
-use crate::memory_limit::Group;
 use crate::tls_scene::{Files, ask, connect};
 
 const SLOW_READERS: usize = 1000;
@@ -323,7 +322,7 @@ fn resources_stay_constant_and_no_bystander_waits() -> Result<()> {
 #[test]
 #[ignore = "takes minutes: make verify ONLY=endurance"]
 fn the_kernel_never_kills_a_server_with_80_percent_of_a_small_cgroup() -> Result<()> {
-    let Some(group) = Group::new("endurance", 256) else { return Ok(()) };
+    let Some(group) = MemoryGroup::new(&binary(), "endurance", 256) else { return Ok(()) };
     let endured = Scene::start(&group.larderd()?, "80%").and_then(|mut scene| {
         scene.fillers = 2;
         scene.patience = BYSTANDER_PATIENCE_IN_CGROUP;

@@ -1,103 +1,16 @@
 //! `-m` as a percentage of the memory limit of the process, in cgroups of this machine.
 
-use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::stat::stat;
-use larder_testkit::{ServerUnderTest, Stream, Transport, skip};
-use tempfile::TempDir;
+use larder_testkit::{MemoryGroup, Stream};
 
 use crate::binary;
 
 const MIB: u64 = 1 << 20;
-
-/// A memory cgroup that a test makes, and a program that starts larderd in it.
-pub(crate) struct Group {
-    folder: PathBuf,
-    is_v2: bool,
-    temporary: TempDir,
-}
-
-impl Group {
-    /// Makes a cgroup with this limit in MiB. Skips the test and returns `None` if this machine
-    /// does not allow that.
-    #[track_caller]
-    pub(crate) fn new(name: &str, mebibytes: u64) -> Option<Self> {
-        let made = Self::make(name, mebibytes);
-        if let Err(why) = &made {
-            skip(format!("no memory cgroup can be made here: {why:#}"));
-        }
-        made.ok()
-    }
-
-    fn make(name: &str, mebibytes: u64) -> Result<Self> {
-        let memberships = fs::read_to_string("/proc/self/cgroup")?;
-        let own = memberships.lines().find_map(|line| line.split_once(":memory:"));
-        let (parent, is_v2) = match own {
-            Some((_, path)) => (PathBuf::from(format!("/sys/fs/cgroup/memory{path}")), false),
-            None => (PathBuf::from("/sys/fs/cgroup"), true),
-        };
-        let folder = parent.join(format!("larder-test-{name}-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let group = Self { folder, is_v2, temporary: TempDir::new()? };
-        group.limit(mebibytes)?;
-        Ok(group)
-    }
-
-    fn limit(&self, mebibytes: u64) -> Result<()> {
-        let name = if self.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
-        let path = self.folder.join(name);
-        fs::write(&path, (mebibytes * MIB).to_string())
-            .with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// Returns a program that runs larderd in the cgroup.
-    pub(crate) fn larderd(&self) -> Result<PathBuf> {
-        let path = self.temporary.path().join("larderd");
-        let (folder, larderd) = (self.folder.display(), binary());
-        let larderd = larderd.display();
-        let script = format!(
-            "#!/bin/sh\necho $$ >'{folder}/cgroup.procs' || exit 1\nexec '{larderd}' \"$@\"\n"
-        );
-        fs::write(&path, script)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        Ok(path)
-    }
-
-    fn start(&self, args: &[&str]) -> Result<ServerUnderTest> {
-        ServerUnderTest::start(&self.larderd()?, Transport::Unix, args)
-    }
-
-    /// Returns the most memory that the processes have used together, in MiB. With cgroups v2 the
-    /// kernel has it from version 5.19 on.
-    pub(crate) fn peak(&self) -> Result<u64> {
-        let name = if self.is_v2 { "memory.peak" } else { "memory.max_usage_in_bytes" };
-        Ok(fs::read_to_string(self.folder.join(name))?.trim().parse::<u64>()? / MIB)
-    }
-
-    /// Returns how many processes the kernel has ended because they exceeded the limit.
-    pub(crate) fn killed(&self) -> Result<u64> {
-        let name = if self.is_v2 { "memory.events" } else { "memory.oom_control" };
-        let text = fs::read_to_string(self.folder.join(name))?;
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        Ok(count.context("no line oom_kill")?.parse()?)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel may still release the memory of a process that has ended.
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while fs::remove_dir(&self.folder).is_err() && Instant::now() < deadline {
-            sleep(Duration::from_millis(20));
-        }
-    }
-}
 
 /// Stores values of 10,000 bytes until this many MiB were sent.
 fn fill(stream: &mut Stream, mebibytes: u64) -> Result<()> {
@@ -130,7 +43,7 @@ fn wait_for_limit(stream: &mut Stream, mebibytes: u64) -> Result<Vec<u64>> {
 
 #[test]
 fn a_percentage_follows_the_limit_of_the_cgroup() -> Result<()> {
-    let Some(group) = Group::new("follow", 256) else { return Ok(()) };
+    let Some(group) = MemoryGroup::new(&binary(), "follow", 256) else { return Ok(()) };
     let server = group.start(&["-m", "80%"])?;
     let mut stream = server.connect()?;
     // 80 % are 204.8 MiB, and connections and the process take 98.
@@ -178,8 +91,8 @@ fn a_percentage_follows_the_limit_of_the_cgroup() -> Result<()> {
 
 #[test]
 fn a_file_keeps_the_size_of_the_start() -> Result<()> {
-    let Some(group) = Group::new("file", 256) else { return Ok(()) };
-    let file = group.temporary.path().join("items");
+    let Some(group) = MemoryGroup::new(&binary(), "file", 256) else { return Ok(()) };
+    let file = group.temporary().join("items");
     let server = group.start(&["-m", "80%", "-e", file.to_str().context("not UTF-8")?])?;
     let log = server.log();
     ensure!(log.contains("stays until the next start, because -e fixes the memory"), "{log}");
@@ -193,7 +106,7 @@ fn a_file_keeps_the_size_of_the_start() -> Result<()> {
 
 #[test]
 fn a_limit_that_is_too_small_is_refused_or_warned_about() -> Result<()> {
-    let Some(group) = Group::new("small", 100) else { return Ok(()) };
+    let Some(group) = MemoryGroup::new(&binary(), "small", 100) else { return Ok(()) };
     let error = format!("{:#}", group.start(&["-m", "80%"]).unwrap_err());
     ensure!(error.contains("option -m: 80% of 100 MiB (memory."), "{error}");
     ensure!(error.contains("leaves 0 MiB, and a cache needs 8 MiB: raise that limit"), "{error}");
@@ -211,7 +124,7 @@ fn a_limit_that_is_too_small_is_refused_or_warned_about() -> Result<()> {
 /// The main thread reads files of the kernel each second, which the filter of system calls permits.
 #[test]
 fn a_server_with_dropped_privileges_follows_too() -> Result<()> {
-    let Some(group) = Group::new("filtered", 256) else { return Ok(()) };
+    let Some(group) = MemoryGroup::new(&binary(), "filtered", 256) else { return Ok(()) };
     let server = group.start(&["-m", "80%", "-o", "drop_privileges"])?;
     let mut stream = server.connect()?;
     group.limit(400)?;
