@@ -42,7 +42,9 @@ pub use source::process::from_process;
 pub use typed::addresses::{ListenAt, UnixListenAt};
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
 pub use typed::log::{LogFormat, LogOptions, LogTime};
-pub use typed::memory::{BUFFER_BYTES_DEFAULT, MemoryBound, MemoryShare};
+pub use typed::memory::{
+    BUFFER_BYTES_DEFAULT, MemoryBound, MemoryShare, fixed_bytes as fixed_memory_bytes,
+};
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, Options};
 pub use typed::prefixes::Prefixes;
 pub use typed::slabs::Slabs;

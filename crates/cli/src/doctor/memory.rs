@@ -1,11 +1,13 @@
 //! Memory that is too small, and stores that were refused.
 
 use larder_loadgen::argument::were;
+use larder_options::{MemoryShare, fixed_memory_bytes};
 
 use super::facts::Facts;
 use super::{Finding, Rule, percent};
 
-pub(super) const RULES: &[Rule] = &[is_too_small, refuses_stores, refuses_large_values];
+pub(super) const RULES: &[Rule] =
+    &[is_too_small, exceeds_the_limit, refuses_stores, refuses_large_values];
 
 /// An item that is stored again shortly after its eviction was a miss that a larger memory would
 /// have avoided. With a disk tier it was not a miss: the item came back from the disk.
@@ -27,6 +29,38 @@ fn is_too_small(facts: &Facts) -> Option<Finding> {
                  the {reads} reads; evicted items were {age} s old on average. Raise -m, now \
                  {megabytes} MiB; `cache_memlimit {}` doubles it immediately",
                 megabytes * 2
+            ),
+        )
+    })
+}
+
+/// larderd warns about this when it starts, but `cache_memlimit` can raise the limit of the cache
+/// later.
+fn exceeds_the_limit(facts: &Facts) -> Option<Finding> {
+    let setting = |name| facts.setting(name).parse().unwrap_or(0);
+    let fixed_bytes = fixed_memory_bytes(
+        setting("read_buf_mem_limit"),
+        setting("maxconns"),
+        setting("num_threads"),
+        facts.setting("ssl_enabled") == "yes",
+    );
+    let cache_bytes = facts.number("limit_maxbytes");
+    // 0: larderd could not find it out, or the server is a memcached.
+    let bound_bytes = facts.number("memory_bound_bytes");
+    let is_proved = bound_bytes > 0 && cache_bytes.saturating_add(fixed_bytes) > bound_bytes;
+    is_proved.then(|| {
+        let left = bound_bytes.saturating_sub(fixed_bytes);
+        let remedy = match left >= MemoryShare::CACHE_BYTES_MIN {
+            true => format!("lower -m to {} or less", left >> 20),
+            false => "lower -c or -o read_buf_mem_limit".to_owned(),
+        };
+        let [cache, fixed, bound] = [cache_bytes, fixed_bytes, bound_bytes].map(|n| n >> 20);
+        Finding::new(
+            "memory-limit",
+            format!(
+                "{cache} MiB for items (-m) and up to {fixed} MiB for connections and the process \
+                 are more than the {bound} MiB that the server may use, the limit of its cgroup or \
+                 the memory of its machine: {remedy}, raise that limit, or use -m 80%"
             ),
         )
     })

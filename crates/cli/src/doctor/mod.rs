@@ -6,7 +6,7 @@
 //!
 //! | file | findings |
 //! |---|---|
-//! | `memory.rs` | memory that is too small, stores that were refused |
+//! | `memory.rs` | memory that is too small or exceeds a limit, stores that were refused |
 //! | `connections.rs` | connections that were refused or had to wait |
 //! | `buffers.rs` | connections that the server closed because the buffers were full |
 //! | `event_loop.rs` | workers that use epoll although the kernel has io_uring |
@@ -101,6 +101,7 @@ const RULES: &[&[Rule]] = &[
 /// The names of all findings, for `--ignore`.
 const NAMES: &[&str] = &[
     "memory-small",
+    "memory-limit",
     "memory-refused",
     "value-too-large",
     "connections-limit",

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use larder::Cache;
 use larder_testkit::server::{Signal, memcached};
-use larder_testkit::{ServerUnderTest, Stream, Transport};
+use larder_testkit::{MemoryGroup, ServerUnderTest, Stream, Transport};
 use rustix::thread::disable_transparent_huge_pages;
 
-use crate::{Fixture, Ran, larder};
+use crate::{Fixture, Ran, binary, larder};
 
 /// Runs `larder doctor FILE MORE`.
 fn examine(file: &str, more: &[&str]) -> Ran {
@@ -81,6 +81,38 @@ fn a_memory_smaller_than_what_clients_read_is_found() {
     }
     let ran = examine_server(&fixture.address(), OF_TESTS);
     assert_finds(&ran, "memory-small", &["stored again shortly after their eviction", "now 4 MiB"]);
+}
+
+#[test]
+fn a_memory_that_does_not_fit_the_cgroup_is_found() {
+    let Some(group) = MemoryGroup::new(&binary(), "doctor", 200) else { return };
+    let fixture = Fixture { server: group.start(&["-m", "64"]).unwrap() };
+    let address = fixture.address();
+    assert_eq!(examine_server(&address, OF_TESTS).printed(), b"nothing found\n");
+    let mut stream = fixture.server.connect().unwrap();
+    stream.ask(b"cache_memlimit 103\r\n", b"\r\n").unwrap();
+    let words =
+        ["103 MiB for items (-m) and up to 98 MiB", "than the 200 MiB", "-m to 102 or less"];
+    assert_finds(&examine_server(&address, OF_TESTS), "memory-limit", &words);
+    stream.ask(b"cache_memlimit 102\r\n", b"\r\n").unwrap();
+    assert_eq!(examine_server(&address, OF_TESTS).printed(), b"nothing found\n");
+    drop(fixture);
+
+    let args = ["-m", "8", "-t", "2", "-o", "read_buf_mem_limit=200"];
+    let fixture = Fixture { server: group.start(&args).unwrap() };
+    let words = ["up to 226 MiB", "lower -c or -o read_buf_mem_limit, raise"];
+    assert_finds(&examine_server(&fixture.address(), OF_TESTS), "memory-limit", &words);
+}
+
+/// The table of docs/tool.md has each finding, in the order of the error about an unknown one.
+#[test]
+fn the_documents_have_every_finding() {
+    let ran = examine_server("./absent.sock", &["--ignore", "x"]);
+    let (_, names) = ran.stderr.trim_end().rsplit_once("expected one of ").unwrap();
+    let tool = include_str!("../../../../docs/tool.md");
+    let section = tool.split("\n## ").find(|section| section.contains("larder doctor`\n")).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<Vec<_>>().join(", "), names);
 }
 
 #[test]

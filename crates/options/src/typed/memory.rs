@@ -118,7 +118,7 @@ fn fixed_bytes_of(values: &Values) -> u64 {
 
 /// Returns the bytes that a server uses at most beyond its cache. `buffer_bytes_max` is
 /// `-o read_buf_mem_limit`, 0 for the default. deploy/kubernetes/README.md has the formula.
-pub(crate) fn fixed_bytes(
+pub fn fixed_bytes(
     buffer_bytes_max: u64,
     connection_count: u64,
     worker_count: u64,
