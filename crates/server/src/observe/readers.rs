@@ -15,10 +15,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use larder::{Cache, REGION_FORMAT};
 use larder_options::{LocalReaders, Options};
 use larder_protocol::local::Region;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
-use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt::socket_peercred,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::geteuid;
 
 use crate::log;
@@ -151,13 +150,15 @@ impl Readers {
     /// True if the peer of this unix socket may read. Its credentials at the time of the connect
     /// decide.
     pub(crate) fn admits(&self, socket: &impl AsFd) -> bool {
-        let Ok(peer) = socket_peercred(socket) else { return false };
+        // nix, because rustix has no process id of 0. The kernel reports 0 for a process that this
+        // one cannot see, as in another container.
+        let Ok(peer) = getsockopt(socket, PeerCredentials) else { return false };
         let mut groups = match self.who {
             Who::Group(_) => larder::peer_groups(socket).unwrap_or_default(),
             Who::User(_) | Who::Any => Vec::new(),
         };
-        groups.push(peer.gid.as_raw());
-        self.who.admits(peer.uid.as_raw(), &groups, self.unmapped)
+        groups.push(peer.gid());
+        self.who.admits(peer.uid(), &groups, self.unmapped)
     }
 
     /// Sends the descriptor with its line. Returns how many bytes were sent: either all of them or

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder::Client;
 use larder_testkit::server::{Signal, command, free_address, is_root, run_to_end};
-use larder_testkit::{Address, Stream, http};
+use larder_testkit::{Address, Stream, http, skip};
 use tempfile::TempDir;
 
 use crate::binary;
@@ -277,5 +279,38 @@ fn the_file_of_ports_has_those_of_tcp_next_to_unix_sockets() -> Result<()> {
     let port = text.trim().strip_prefix("TCP INET: ").with_context(|| text.clone())?.parse()?;
     tcp(SocketAddr::from(([127, 0, 0, 1], port)))?.ask(b"mn\r\n", b"MN\r\n")?;
     Stream::connect(&Address::Unix(socket))?.ask(b"mn\r\n", b"MN\r\n")?;
+    Ok(())
+}
+
+/// Two containers can share a socket, but not see each other's processes. The kernel then reports 0
+/// as the process id of the peer.
+#[test]
+fn a_reader_may_be_a_process_that_the_server_cannot_see() -> Result<()> {
+    if !is_root() {
+        skip("only root can make a process namespace");
+        return Ok(());
+    }
+    let folder = TempDir::new()?;
+    let (socket, log) = (folder.path().join("readers"), folder.path().join("log"));
+    let list = format!("unix[readers]:{}", socket.display());
+    let larderd = command(&binary());
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child", "--"]).arg(binary());
+    unshare.args(larderd.get_args()).args(["-m", "8", "-l", &list]);
+    let mut process = Killed(unshare.stderr(fs::File::create(&log)?).spawn()?);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Stream::connect(&Address::Unix(socket.clone())).is_err() {
+        ensure!(Instant::now() < deadline, "{}", fs::read_to_string(&log)?);
+        thread::sleep(Duration::from_millis(20));
+        let Some(status) = process.0.try_wait()? else { continue };
+        let log = fs::read_to_string(&log)?;
+        ensure!(log.contains("unshare failed"), "{status}: {log}");
+        skip(format!("this machine does not allow a new process namespace: {log}"));
+        return Ok(());
+    }
+    let reader = Client::connect(&socket)?;
+    reader.set("k", "v", None)?;
+    assert_eq!(reader.get("k")?.as_deref(), Some(&b"v"[..]));
+    assert!(reader.reads_memory(), "{}", fs::read_to_string(&log)?);
     Ok(())
 }
