@@ -7,7 +7,8 @@ export PATH=$PATH:/usr/sbin
 packages=()
 for program in prometheus:prometheus promtool:prometheus python3:python3 go:golang-go \
     debootstrap:debootstrap buildah:buildah podman:podman podman-compose:podman-compose \
-    crun:crun openssl:openssl unshare:util-linux ip:iproute2 iptables:iptables; do
+    crun:crun openssl:openssl unshare:util-linux ip:iproute2 iptables:iptables \
+    systemd-socket-activate:systemd; do
     command -v "${program%:*}" >/dev/null || packages+=("${program#*:}")
 done
 # For Podman's networks and their name service.

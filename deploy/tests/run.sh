@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of deploy/: all, or the named ones: run.sh alerts expressions containers manifests.
+# Runs the tests of deploy/: all, or the named ones: run.sh alerts expressions readers
+# containers manifests.
 # $LARDERD and $LARDER are the programs under test.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -35,7 +36,7 @@ containers() {
 }
 
 failed=
-for name in ${@:-expressions alerts manifests containers}; do
+for name in ${@:-expressions alerts readers manifests containers}; do
     echo "== $name"
     case $name in
         containers) (containers) ;;

@@ -53,6 +53,17 @@ def stop(process):
         process.wait()
 
 
+def build_reader(path):
+    """Builds localread, which reads a value in the memory of a larderd. Without C, so that it also
+    runs in a container."""
+    subprocess.run(
+        ["go", "build", "-o", str(path), "."],
+        check=True,
+        cwd=ROOT / "deploy/tests/localread",
+        env=os.environ | {"CGO_ENABLED": "0"},
+    )
+
+
 def users():
     """Returns the option for a file with a user."""
     path = SCRATCH / "users"

@@ -6,12 +6,13 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import time
 import unittest
 
-from servers import LARDER, ROOT, wait_until
+from servers import LARDER, ROOT, build_reader, wait_until
 
 # run.sh sets it, and runs this script in separate namespaces: networks, mounts and ports are
 # private.
@@ -161,6 +162,28 @@ class Image(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 20)
         podman("kill", "--signal", "CONT", "larder")
         self.assertTrue(process.exists())
+
+    def test_another_container_reads_in_its_memory(self):
+        shared = pathlib.Path(STORE, "shared")
+        shared.mkdir()
+        build_reader(shared / "localread")
+        shutil.chown(shared, 11211, 11211)
+        volume = ["-v", f"{shared}:/run/sockets"]
+        words = "*,unix[mode=0660,readers]:/run/sockets/larder.sock"
+        self.start(*HARDENED, *volume, arguments=["-m", "64", "-l", words])
+        self.assertEqual((shared / "larder.sock").stat().st_mode & 0o777, 0o660)
+        self.serves()
+        before = self.statistic("cmd_get")
+        reader = ["podman", "run", "--rm", *HARDENED, *volume, "--user", "11211:11211"]
+        reader += ["--entrypoint", "/run/sockets/localread", "localhost/larder"]
+        socket_path = "/run/sockets/larder.sock"
+        self.assertEqual(run(*reader, socket_path, "greeting"), "hello")
+        self.assertEqual(self.statistic("cmd_get"), before)
+        run(*reader, socket_path, "farewell", fails=True)
+
+    def statistic(self, name):
+        rows = [row.split() for row in run(LARDER, "stats").splitlines()]
+        return next(int(row[1]) for row in rows if row and row[0] == name)
 
     def test_it_stops_at_once_and_with_success(self):
         self.start(*HARDENED)
