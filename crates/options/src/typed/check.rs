@@ -13,15 +13,23 @@ use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 use crate::value::admin::{AdminAddress, AdminListen};
 use crate::value::listen::{Listen, ListenPlace};
+use crate::value::readers::LocalReaders;
 
-/// Lowers defaults that are too large for the values that the user gave. The largest item may not
-/// exceed half of the memory.
+/// Adjusts defaults to the values that the user gave. The largest item may not exceed half of the
+/// memory, and the word `readers` in `-l` admits local readers.
 pub(crate) fn settle(mut values: Values) -> Values {
     let half = values.bytes(Id::MemoryLimit) / 2;
     let is_default =
         values.given(Id::MaxItemSize).is_some_and(|given| given.origin == Origin::Default);
     if is_default && values.bytes(Id::MaxItemSize) > half {
         values.lower_default(Id::MaxItemSize, half);
+    }
+    let is_default =
+        values.given(Id::LocalReaders).is_some_and(|given| given.origin == Origin::Default);
+    if is_default && wants_readers(&values) {
+        let readers = LocalReaders::SameUser.to_string();
+        // The value is one of the forms, so it is accepted.
+        let _ = values.set(Id::LocalReaders, &readers, &Origin::Default);
     }
     values
 }

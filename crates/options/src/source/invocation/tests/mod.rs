@@ -553,3 +553,18 @@ fn the_defaults_are_memcacheds() {
     assert!(options.flush_all);
     assert!(options.maxconns_fast);
 }
+
+#[test]
+fn a_printed_word_for_readers_can_be_read_again() {
+    let words = ["--print-config", "-l", "*,unix[readers]:/a"];
+    let Invocation::Print(printed) = start(&words, &[], "").unwrap() else {
+        panic!("expected the configuration")
+    };
+    assert!(printed.contains("local_readers = \"same-uid\""), "{printed}");
+    let Invocation::Run { options, .. } =
+        start(&["--config", "larder.toml"], &[], &printed).unwrap()
+    else {
+        panic!("expected a start: {printed}")
+    };
+    assert!(options.has_readers());
+}
