@@ -16,16 +16,66 @@ use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
 struct Input<'a> {
-    lists: Vec<(bool, &'a str)>,
+    lists: Vec<(bool, Vec<Member<'a>>)>,
     has_tls: bool,
     has_unix_socket: bool,
 }
 
+/// A member of a list that is valid or almost valid. Random texts rarely are.
+#[derive(Debug, Arbitrary)]
+enum Member<'a> {
+    Text(&'a str),
+    Words { before: Vec<u8>, inside: Option<Vec<u8>>, place: u8, after: Vec<u8>, more: &'a str },
+}
+
+impl Member<'_> {
+    fn text(&self) -> String {
+        let pick = |from: &[&'static str], at: &u8| from[usize::from(*at) % from.len()];
+        match self {
+            Self::Text(text) => (*text).to_owned(),
+            Self::Words { before, inside, place, after, more } => {
+                let mut text: String = before.iter().map(|at| pick(BEFORE, at)).collect();
+                let places = match inside {
+                    None => PLACES,
+                    Some(inside) => {
+                        let inside: Vec<_> = inside.iter().map(|at| pick(INSIDE, at)).collect();
+                        text.push_str(&format!("unix[{}]:", inside.join(",")));
+                        PATHS
+                    }
+                };
+                text.push_str(pick(places, place));
+                text.push_str(more);
+                text.extend(after.iter().map(|at| pick(AFTER, at)));
+                text
+            }
+        }
+    }
+}
+
+const BEFORE: &[&str] = &[
+    "notls:",
+    "btls:",
+    "mtls:",
+    "tls:",
+    "proto[ascii]:",
+    "proto[binary]:",
+    "proto[negotiating]:",
+    "tag[a]:",
+    "tag_a_:",
+    "readonly:",
+    "unix:",
+];
+const INSIDE: &[&str] = &["mode=0660", "mode=7", "readers", "noauth", "readonly", " ", ""];
+const PLACES: &[&str] = &["127.0.0.1", "[::1]:5", "::1", "fe80::1%eth0", "*:0", "*", "a.b:7", "5"];
+const PATHS: &[&str] = &["/run/s", "./s", "/", "/é", "/a b"];
+const AFTER: &[&str] = &[",role=probe", ",role=read", ",role=full", ",tls", ",mode=660", ":8"];
+
 fuzz_target!(|input: Input<'_>| {
     let mut words: Vec<String> = Vec::new();
     for (is_admin, list) in &input.lists {
-        let option = if *is_admin { "--admin-listen" } else { "-l" };
-        words.extend([option.to_owned(), (*list).to_owned()]);
+        let (option, separator) = if *is_admin { ("--admin-listen", ";") } else { ("-l", ",") };
+        let members: Vec<_> = list.iter().map(Member::text).collect();
+        words.extend([option.to_owned(), members.join(separator)]);
     }
     if input.has_tls {
         words.extend(["-Z", "-o", "ssl_chain_cert=/c,ssl_key=/k,ssl_ca_cert=/a"].map(Into::into));
