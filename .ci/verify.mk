@@ -1,8 +1,8 @@
 # The long proofs, stages of `make verify`: `make verify ONLY=list` lists them.
 
 # Client suites that take minutes or need many packages.
-LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached users_php dalli \
-	spymemcached libmemcached_tests nutcracker page bigcache_http
+LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached users_php \
+	dalli spymemcached libmemcached_tests nutcracker page bigcache_http
 FUZZ_SECS ?= 300
 STORM_SECS ?= 600
 

@@ -46,7 +46,8 @@ $reader = connect('127.0.0.1', (int) $port, true);
 $reader->setSaslAuthData('reader', 'read-it');
 check('SASL: a reader reads', $reader->get('shop:php') === 'v', $reader);
 check('SASL: a reader does not write', !$reader->set('shop:php', 'w'), $reader);
-check('SASL: the code of a reader', $reader->getResultCode() === Memcached::RES_AUTH_FAILURE, $reader);
+$code = $reader->getResultCode();
+check('SASL: the code of a reader', $code === Memcached::RES_AUTH_FAILURE, $reader);
 
 // The login by text is a set of any key, on the same port.
 $text = connect('127.0.0.1', (int) $port, false);
