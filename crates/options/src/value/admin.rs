@@ -304,6 +304,8 @@ mod tests {
 
     #[test]
     fn a_list_is_shown_as_it_is_given() {
+        let hosts = "readonly:5,role=read;tls:6,tls;unix:7,role=probe";
+        assert_eq!(text(&parse(hosts).unwrap()), hosts);
         let given = "127.0.0.1:1;127.0.0.1:2,role=read,tls;mtls:*:5,role=read;[::1]:2,role=read;*:3,role=probe;/a/b,role=read,mode=660;/c";
         assert_eq!(text(&parse(given).unwrap()), given);
     }

@@ -182,8 +182,9 @@ fn readonly(text: &str) -> Option<&str> {
     text.strip_prefix("readonly:").filter(|rest| !is_port(rest))
 }
 
-/// True if a text after a colon can only be a port.
+/// True if a text after a colon can only be a port. Words can follow one of `--admin-listen`.
 fn is_port(text: &str) -> bool {
+    let (text, _) = text.split_once(',').unwrap_or((text, ""));
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
