@@ -44,7 +44,7 @@ tar --extract --file "$saved" --directory "$root"
 # apt uses this machine's network, with its mirrors and proxies.
 rm -rf "$root/etc/apt"
 cp -a /etc/apt "$root/etc/apt"
-if [ -n "$suites" ]; then
+if [ -n "${suites:-}" ]; then
     rm -rf "$root"/etc/apt/sources.list*
     mkdir "$root/etc/apt/sources.list.d"
     printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
