@@ -38,6 +38,10 @@ bench-tls: build $(MEMCACHED) ## Processor time per request over TLS, 1 min
 bench-rate: build $(MEMCACHED) ## Latency at 50,000 requests per second, 1 min
 	$(COMPARE) --rounds 5 --rate 50000 --workloads mix:100:1 $(call SERVERS,-s @SOCK)
 
+# BEFORE names an older larderd to compare with. Needs valgrind.
+bench-instructions: build ## Instructions of a request: plain, of users, over TLS; BEFORE=LARDERD, 5 min
+	LARDERD=$(LARDERD) BEFORE=$(BEFORE) crates/bench/instructions/count.py
+
 bench-dialects: ## Gets and sets of a session in each dialect, 1 min
 	cargo bench -p larder-bench --bench dialects
 
