@@ -10,6 +10,7 @@ use crate::root;
 /// The folder of a crate, and the folders of the crates that it may import.
 const ARROWS: &[(&str, &[&str])] = &[
     ("item", &[]),
+    ("models", &[]),
     ("stats", &[]),
     ("region", &[]),
     ("tier", &["item"]),

@@ -1,0 +1,103 @@
+//! A model of the near cache's protocol, searched exhaustively within small budgets.
+//!
+//! A near cache keeps copies of the items of an *origin*, which tells it of every change. The state
+//! of a search, the *world*, consists of an origin (its items, its table of interest, its
+//! subscriptions), near caches (copies, flights) and clients. Each of them advances in steps; other
+//! steps cut streams, lose answers, move the clock and upgrade the origin. The search visits every
+//! order of the steps. A *promise* is what clients may rely on. Each rule of the protocol is a
+//! switch. With all rules, every promise holds. Without any one of them, except three, a promise
+//! breaks, and the test prints the shortest trace to it (`LARDER_TRACES=1`).
+//!
+//! docs/decisions/0043-the-near-cache-is-modelled-first.md lists the rules, the errors that the
+//! model found, and its limits.
+//!
+//! Files in reading order: `rules`, `spec` (the promises), `origin`, `cache`, `client`, `world`,
+//! `scenario`, `scenarios`, `search`.
+
+mod cache;
+mod client;
+mod origin;
+mod rules;
+mod scenario;
+mod scenarios;
+mod search;
+mod spec;
+mod world;
+
+use rules::{Rule, Rules};
+use scenario::Scenario;
+use scenarios::SCENARIOS;
+use search::{Outcome, search};
+
+#[test]
+fn every_promise_holds_with_all_rules() {
+    let mut sum = 0;
+    for scenario in SCENARIOS {
+        match search(scenario, Rules::ALL) {
+            Outcome::Holds(states) => {
+                println!("{}: {states} states", scenario.name);
+                sum += states;
+            }
+            Outcome::Broken(trace) => panic!("all rules are kept, and yet\n{trace}"),
+        }
+    }
+    println!("{sum} states");
+}
+
+/// The rules that the promises do not need. [`Rule::OwnWritesAreTold`] makes the first one
+/// unnecessary, and [`Rule::FreshBeforeLook`] the second. They are kept for the sake of readers:
+/// those need not wait for the stream, and a reader that was stopped returns nothing old. The third
+/// one saves copies that the end of the stream drops anyway.
+const UNNEEDED: &[Rule] = &[Rule::LossInvalidates, Rule::ClockAfterCopy, Rule::TokenIsKnown];
+
+/// Searches only the scenarios that name the rule.
+#[test]
+fn every_rule_is_needed() {
+    let traces = std::env::var_os("LARDER_TRACES").is_some();
+    let mut idle = Vec::new();
+    for rule in Rule::ALL.iter().filter(|rule| !UNNEEDED.contains(rule)) {
+        let mut named = false;
+        for scenario in SCENARIOS.iter().filter(|each| each.breaks_without.contains(rule)) {
+            named = true;
+            match search(scenario, Rules::without(std::slice::from_ref(rule))) {
+                Outcome::Broken(trace) if traces => println!("without {rule}\n{trace}"),
+                Outcome::Broken(_) => println!("without {rule}\n  scenario: {}", scenario.name),
+                Outcome::Holds(_) => idle.push(format!("{rule} (in: {})", scenario.name)),
+            }
+        }
+        if !named {
+            idle.push(format!("{rule} (no scenario names it)"));
+        }
+    }
+    assert!(idle.is_empty(), "every promise holds without these rules:\n{}", idle.join("\n"));
+}
+
+#[test]
+fn every_promise_holds_without_the_unneeded_rules() {
+    for rule in UNNEEDED {
+        // In the other scenarios the rule is never applied.
+        let applies = |scenario: &&Scenario| match rule {
+            Rule::LossInvalidates => scenario.budget.losses > 0,
+            Rule::TokenIsKnown => scenario.budget.cuts + scenario.budget.upgrades > 0,
+            _ => scenario.budget.ticks > 0,
+        };
+        for scenario in SCENARIOS.iter().filter(applies) {
+            let rules = Rules::without(std::slice::from_ref(rule));
+            if let Outcome::Broken(trace) = search(scenario, rules) {
+                panic!("without {rule}\n{trace}");
+            }
+        }
+    }
+}
+
+/// Where a command is executed only before its connection is lost, either of two rules suffices.
+#[test]
+fn a_lost_answer_needs_one_of_two_rules() {
+    const OWN: Rule = Rule::OwnWritesAreTold;
+    const LOSS: Rule = Rule::LossInvalidates;
+    let mut scenarios = SCENARIOS.iter();
+    let scenario = scenarios.find(|each| each.name == "a write whose answer is lost").unwrap();
+    assert!(matches!(search(scenario, Rules::without(&[OWN])), Outcome::Holds(_)));
+    assert!(matches!(search(scenario, Rules::without(&[LOSS])), Outcome::Holds(_)));
+    assert!(matches!(search(scenario, Rules::without(&[OWN, LOSS])), Outcome::Broken(_)));
+}
