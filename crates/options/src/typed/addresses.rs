@@ -43,6 +43,8 @@ pub struct UnixListenAt {
     pub is_readonly: bool,
     /// True if its clients need not log in, although others must.
     pub needs_no_login: bool,
+    /// True if it replaces a socket on which another process listens, as memcached does.
+    pub takes_over: bool,
 }
 
 impl Options {
@@ -68,6 +70,7 @@ impl Options {
                 has_readers: self.local_readers != LocalReaders::Off,
                 is_readonly: false,
                 needs_no_login: false,
+                takes_over: true,
             }];
         }
         let at = |listen: &Listen| match &listen.place {
@@ -79,6 +82,7 @@ impl Options {
                 has_readers: *has_readers,
                 is_readonly: listen.is_readonly,
                 needs_no_login: *needs_no_login,
+                takes_over: false,
             }),
         };
         self.listen.iter().filter_map(at).collect()
@@ -190,6 +194,7 @@ mod tests {
             has_readers: true,
             is_readonly: false,
             needs_no_login: false,
+            takes_over: false,
         };
         let of_b = UnixListenAt {
             path: "/b".into(),
@@ -198,6 +203,7 @@ mod tests {
             has_readers: false,
             is_readonly: true,
             needs_no_login: true,
+            takes_over: false,
         };
         assert_eq!(options.unix_addresses(), [of_a, of_b]);
         assert_eq!(addresses(&more), "127.0.0.1 6, ::1 3");

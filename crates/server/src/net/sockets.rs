@@ -227,13 +227,17 @@ pub(crate) fn open_tcp(
 /// Opens a unix socket, and adds its file to the `leftovers`.
 ///
 /// # Errors
-/// Fails if a process listens there, or if the path cannot be listened on for another reason.
+/// Fails if a process listens there, unless the address takes over, or if the path cannot be
+/// listened on for another reason.
 pub(crate) fn open_unix(
     at: &UnixListenAt,
     options: &Options,
     leftovers: &Leftovers,
 ) -> Result<Socket, Failure> {
-    let opened = unix_socket::listen(&at.path, at.mode, backlog(options));
+    let opened = match at.takes_over {
+        true => unix_socket::take_over(&at.path, at.mode, backlog(options)),
+        false => unix_socket::listen(&at.path, at.mode, backlog(options)),
+    };
     let descriptor = opened.map_err(|error| cannot_listen(&at.path.display(), &error))?;
     leftovers.note(&at.path);
     Ok(Socket {

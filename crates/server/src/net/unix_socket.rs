@@ -49,28 +49,38 @@ pub(crate) fn listen(path: &Path, mode: u32, backlog: i32) -> Result<OwnedFd, Un
     let address = SockAddr::unix(path)?;
     // Without the lock, this process could remove the socket of another one that has started after
     // the look.
-    let lock = lock_folder(path);
-    remove_stale(path, &address)?;
+    let _lock = lock_folder(path);
+    if is_stale(path, &address)? {
+        fs::remove_file(path)?;
+    }
+    bind(&address, mode, backlog)
+}
+
+/// Same as [`listen`], but replaces any socket, also one of another user or on which a process
+/// listens, as memcached does with `-s`. That process keeps its connections and receives no new
+/// ones.
+pub(crate) fn take_over(path: &Path, mode: u32, backlog: i32) -> Result<OwnedFd, UnixSocketError> {
+    let address = SockAddr::unix(path)?;
+    let _lock = lock_folder(path);
+    if is_socket(path)? {
+        fs::remove_file(path)?;
+    }
+    bind(&address, mode, backlog)
+}
+
+fn bind(address: &SockAddr, mode: u32, backlog: i32) -> Result<OwnedFd, UnixSocketError> {
     let socket = new_socket()?;
     // The permissions must be right from the moment the path exists, and a client that finds the
     // path may connect immediately. So nothing happens between bind and listen.
     let before = umask(Mode::from_raw_mode(!mode & 0o777));
-    let listens = socket.bind(&address).and_then(|()| socket.listen(backlog));
+    let listens = socket.bind(address).and_then(|()| socket.listen(backlog));
     umask(before);
-    drop(lock);
     listens?;
     Ok(socket.into())
 }
 
 fn new_socket() -> io::Result<Socket> {
     Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
-}
-
-fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), UnixSocketError> {
-    match is_stale(path, address)? {
-        true => Ok(fs::remove_file(path)?),
-        false => Ok(()),
-    }
 }
 
 /// Checks that a process of this user could listen on a path. Changes nothing.
@@ -81,16 +91,34 @@ pub(crate) fn check(path: &Path) -> Result<(), UnixSocketError> {
     is_stale(path, &SockAddr::unix(path)?).map(drop)
 }
 
+/// Checks that a process of this user could take a path over. Changes nothing.
+///
+/// # Errors
+/// Same as [`take_over`].
+pub(crate) fn check_take_over(path: &Path) -> Result<(), UnixSocketError> {
+    // Fails if the path is too long.
+    SockAddr::unix(path)?;
+    is_socket(path).map(drop)
+}
+
+/// True if a socket is at the path, false if nothing is.
+fn is_socket(path: &Path) -> Result<bool, UnixSocketError> {
+    Ok(socket_at(path)?.is_some())
+}
+
+/// Returns the socket at a path.
+fn socket_at(path: &Path) -> Result<Option<fs::Metadata>, UnixSocketError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => Ok(Some(found)),
+        Ok(_) => Err(UnixSocketError::NotASocket),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// True if a stale socket is at the path, false if nothing is.
 fn is_stale(path: &Path, address: &SockAddr) -> Result<bool, UnixSocketError> {
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    if !found.file_type().is_socket() {
-        return Err(UnixSocketError::NotASocket);
-    }
+    let Some(found) = socket_at(path)? else { return Ok(false) };
     let (owner, ours) = (found.uid(), geteuid().as_raw());
     match new_socket()?.connect(address) {
         // If a process listens but its queue of connections is full, the attempt would have to
@@ -174,6 +202,26 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixStream};
 
     use super::*;
+
+    #[test]
+    fn a_socket_in_use_is_taken_over_on_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = listen(&path, 0o600, 5).unwrap();
+        check_take_over(&path).unwrap();
+        let second = take_over(&path, 0o640, 5).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        drop(first);
+        UnixStream::connect(&path).expect("the second one listens");
+        drop(second);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "kept").unwrap();
+        for error in [take_over(&path, 0o600, 5).unwrap_err(), check_take_over(&path).unwrap_err()]
+        {
+            assert!(error.to_string().contains("not a socket"), "{error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"kept");
+    }
 
     #[test]
     fn a_stale_socket_is_replaced_and_other_files_stay() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use larder::Client;
 use larder_testkit::server::{Signal, command, free_address, is_root, run_to_end};
-use larder_testkit::{Address, Stream, http, skip};
+use larder_testkit::{Address, ServerUnderTest, Stream, http, skip, stat};
 use tempfile::TempDir;
 
 use crate::binary;
@@ -142,6 +142,25 @@ fn tcp_clients_write_while_a_local_reader_reads_and_others_use_tls() -> Result<(
     Ok(())
 }
 
+/// A process that listens on the socket of `-s` keeps its connections, as with memcached.
+#[test]
+fn the_socket_of_s_is_taken_over_from_a_running_server() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let address = Address::Unix(folder.path().join("socket"));
+    let first = ServerUnderTest::start_at(&binary(), address.clone(), &[])?;
+    let mut old = first.connect()?;
+    old.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n")?;
+    let next = ServerUnderTest::start_at(&binary(), address.clone(), &[])?;
+    wait_until("the second server has the socket", || {
+        let answering = Stream::connect(&address).map_err(anyhow::Error::from);
+        let pid = answering.and_then(|mut stream| stat(&mut stream, "", "pid"));
+        pid.is_ok_and(|pid| pid == u64::from(next.pid()))
+    })?;
+    assert_eq!(old.ask(b"get k\r\n", b"END\r\n")?, b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    assert_eq!(stat(&mut old, "", "pid")?, u64::from(first.pid()));
+    Ok(())
+}
+
 #[test]
 fn a_socket_file_is_only_replaced_if_it_is_stale_and_ours() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -164,11 +183,12 @@ fn a_socket_file_is_only_replaced_if_it_is_stale_and_ours() -> Result<()> {
             continue;
         }
         let path = path(name).display().to_string();
-        for args in [
-            vec!["-s".to_owned(), path.clone()],
+        let with_s = vec!["-s".to_owned(), path.clone()];
+        // `-s` replaces any socket, as in memcached.
+        for args in (name == "file").then_some(with_s).into_iter().chain([
             vec!["-l".to_owned(), format!("unix:{path}")],
             vec!["-s".to_owned(), real.clone(), "--admin-listen".to_owned(), path.clone()],
-        ] {
+        ]) {
             let output = run_to_end(command(&binary()).args(&args))?;
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");

@@ -26,6 +26,8 @@ pub(super) struct Listener {
     is_admin: bool,
     /// True if a machine without IPv6 need not have the address.
     is_optional: bool,
+    /// True for the socket of `-s`, which replaces one in use.
+    takes_over: bool,
     /// The properties, such as `TLS`.
     words: Vec<String>,
 }
@@ -37,7 +39,8 @@ pub(super) fn listeners(options: &Options) -> Vec<Result<Listener, Failure>> {
     for at in options.unix_addresses() {
         let mut words = vec![format!("mode {:o}", at.mode)];
         words.extend(ListenerTerms::from(&at).named_words().into_iter().map(str::to_owned));
-        listeners.push(Ok(Listener::at_path(&at.path, words)));
+        let takes_over = at.takes_over;
+        listeners.push(Ok(Listener { takes_over, ..Listener::at_path(&at.path, words) }));
     }
     let mut seen = HashSet::new();
     for (kind, at) in options
@@ -77,6 +80,7 @@ fn admin_listeners(options: &Options) -> Vec<Result<Listener, Failure>> {
                     kind: Kind::Tcp,
                     is_admin: true,
                     is_optional: host.is_none() && address.is_ipv6(),
+                    takes_over: false,
                     words: words.clone(),
                 };
                 match resolved {
@@ -92,7 +96,14 @@ fn admin_listeners(options: &Options) -> Vec<Result<Listener, Failure>> {
 impl Listener {
     fn at_path(path: &Path, words: Vec<String>) -> Self {
         let address = Address::Unix(path.to_owned());
-        Self { address, kind: Kind::Unix, is_admin: false, is_optional: false, words }
+        Self {
+            address,
+            kind: Kind::Unix,
+            is_admin: false,
+            is_optional: false,
+            takes_over: false,
+            words,
+        }
     }
 
     fn of_clients(address: SocketAddr, kind: Kind, at: &ListenAt) -> Self {
@@ -108,7 +119,7 @@ impl Listener {
         words.extend(at.is_readonly.then(|| "readonly".to_owned()));
         let is_optional = at.host.is_none() && address.is_ipv6();
         let address = Address::Tcp(address);
-        Self { address, kind, is_admin: false, is_optional, words }
+        Self { address, kind, is_admin: false, is_optional, takes_over: false, words }
     }
 
     /// Notes that another process uses the address. Called while the process may still look up
@@ -118,20 +129,22 @@ impl Listener {
             Address::Tcp(address) => in_use.of_address(self.kind, *address),
             Address::Unix(path) => in_use.of_path(path),
         };
-        if let Some(holder) = holder {
-            findings.note(format_args!(
-                "{} is in use by {holder}: an upgrade by SIGUSR2 takes it over from larderd, any \
-                 other start fails until it is free",
-                self.address
-            ));
-        }
+        let Some(holder) = holder else { return };
+        let effect = match self.takes_over {
+            true => ", which gets no new connections after a start",
+            false => {
+                ": an upgrade by SIGUSR2 takes it over from larderd, any other start fails until it \
+                 is free"
+            }
+        };
+        findings.note(format_args!("{} is in use by {holder}{effect}", self.address));
     }
 
     /// Checks that the process may listen here.
     pub(super) fn check(&self, findings: &mut Findings) {
         let listens = match &self.address {
             Address::Tcp(address) => check_tcp(*address),
-            Address::Unix(path) => check_path(path),
+            Address::Unix(path) => check_path(path, self.takes_over),
         };
         match listens {
             Ok(()) => findings.uses("listen", self),
@@ -168,8 +181,12 @@ fn check_tcp(address: SocketAddr) -> Result<(), UnixSocketError> {
 }
 
 /// Checks that a socket can be created at a path.
-fn check_path(path: &Path) -> Result<(), UnixSocketError> {
-    match unix_socket::check(path) {
+fn check_path(path: &Path, takes_over: bool) -> Result<(), UnixSocketError> {
+    let checked = match takes_over {
+        true => unix_socket::check_take_over(path),
+        false => unix_socket::check(path),
+    };
+    match checked {
         // Another finding names the process.
         Ok(()) | Err(UnixSocketError::Live) => {}
         Err(error) => return Err(error),
