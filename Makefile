@@ -41,7 +41,7 @@ check: ## Checks format, clippy and tests of everything changed since main: 60 s
 # In CI the run fails if a file of the checkout changes or appears: such a file could be committed
 # by accident.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
-test: ## Runs everything that CI needs: 40 min after `make setup`, with a cold cache on two cores
+test: ## Runs everything that CI needs: 46 min after `make setup`, with a cold cache on two cores
 	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit c,clients,go+php,readme,models
 
 verify: $(if $(filter list,$(ONLY)),list-proofs,run-proofs) ## Runs the long proofs, about 4 h; ONLY="crash storm" runs these, ONLY=list lists them
