@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"larder.example/larder/client"
@@ -53,6 +55,12 @@ func TestServesAllProtocolsUntilInterrupted(t *testing.T) {
 	idle, err := net.Dial("unix", socket)
 	check.NoError(t, err)
 	defer idle.Close()
+	// A connection that the program has not accepted yet is reset when it ends.
+	_, err = idle.Write([]byte("version\r\n"))
+	check.NoError(t, err)
+	line, err := bufio.NewReader(idle).ReadString('\n')
+	check.NoError(t, err)
+	check.Equal(t, "version", strings.HasPrefix(line, "VERSION "), true)
 	check.NoError(t, program.Process.Signal(os.Interrupt))
 	_, err = io.ReadAll(idle)
 	check.NoError(t, err)
