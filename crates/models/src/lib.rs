@@ -1,9 +1,15 @@
-//! Models of protocols between processes, searched exhaustively. The crate contains only tests.
+//! Models of protocols between processes, searched exhaustively. Only tests use the crate: those of
+//! the disk tier, and those of the near cache, which are here.
 //!
 //! Cargo optimizes whole crates. The server is not optimized for its tests, and a search would take
 //! several times as long there, so the models have their own crate.
 
 #![forbid(unsafe_code)]
 
+pub mod rules;
+pub mod search;
+
 #[cfg(test)]
 mod near;
+
+pub use rules::Rules;

@@ -12,22 +12,24 @@
 //! model found, and its limits.
 //!
 //! Files in reading order: `rules`, `spec` (the promises), `origin`, `cache`, `client`, `world`,
-//! `scenario`, `scenarios`, `search`.
+//! `scenario`, `scenarios`, `play`.
 
 mod cache;
 mod client;
 mod origin;
+mod play;
 mod rules;
 mod scenario;
 mod scenarios;
-mod search;
 mod spec;
 mod world;
 
+use play::search;
 use rules::{Rule, Rules};
 use scenario::Scenario;
 use scenarios::SCENARIOS;
-use search::{Outcome, search};
+
+use crate::search::Outcome;
 
 #[test]
 fn every_promise_holds_with_all_rules() {

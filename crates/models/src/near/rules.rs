@@ -1,28 +1,6 @@
 //! The rules of the protocol. Each rule is a switch.
 
-use std::fmt;
-
-macro_rules! rules {
-    ($($name:ident => $text:literal,)*) => {
-        /// A rule of the protocol. Without it, some order of the steps breaks a promise.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Rule {
-            $(#[doc = $text] $name,)*
-        }
-
-        impl Rule {
-            pub(crate) const ALL: &[Rule] = &[$(Rule::$name,)*];
-        }
-
-        impl fmt::Display for Rule {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Rule::$name => write!(f, "{}: {}", stringify!($name), $text),)*
-                }
-            }
-        }
-    };
-}
+use crate::rules;
 
 rules! {
     // The origin.
@@ -58,20 +36,5 @@ rules! {
     JoinWhileYoung => "a reader joins a flight only if it began at most max-stale ago",
 }
 
-/// The rules in force: all, or all but some.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    broken: &'static [Rule],
-}
-
-impl Rules {
-    pub(crate) const ALL: Self = Self { broken: &[] };
-
-    pub(crate) fn without(broken: &'static [Rule]) -> Self {
-        Self { broken }
-    }
-
-    pub(crate) fn keep(self, rule: Rule) -> bool {
-        !self.broken.contains(&rule)
-    }
-}
+/// The rules in force.
+pub(crate) type Rules = crate::Rules<Rule>;

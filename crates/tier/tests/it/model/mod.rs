@@ -11,19 +11,19 @@
 //! parts of the tier that it omits.
 //!
 //! Files in reading order: `rules`, `spec` (the promises), `address`, `disk`, `region`, `client`,
-//! `reclaimer`, `crash`, `recovery`, `world`, `scenario`, `scenarios`, `search`.
+//! `reclaimer`, `crash`, `recovery`, `world`, `scenario`, `scenarios`, `play`.
 
 mod address;
 mod client;
 mod crash;
 mod disk;
+mod play;
 mod reclaimer;
 mod recovery;
 mod region;
 mod rules;
 mod scenario;
 mod scenarios;
-mod search;
 mod spec;
 mod world;
 
@@ -31,9 +31,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use larder_models::search::Outcome;
+use play::search;
 use rules::{Rule, Rules};
 use scenarios::SCENARIOS;
-use search::{Outcome, search};
 
 #[test]
 fn every_promise_holds_with_all_rules() {
@@ -57,7 +58,7 @@ fn every_rule_is_needed() {
             idle.push(format!("{rule} (no scenario names it)"));
             continue;
         };
-        match search(scenario, Rules::without(*rule)) {
+        match search(scenario, Rules::without(std::slice::from_ref(rule))) {
             Outcome::Broken(trace) if traces => println!("without {rule}\n{trace}"),
             Outcome::Broken(_) => println!("without {rule}\n  scenario: {}", scenario.name),
             Outcome::Holds(_) => idle.push(format!("{rule} (in: {})", scenario.name)),

@@ -1,29 +1,7 @@
 //! The rules of the protocol. Each rule is a switch. The code names a rule where it enforces it, in
 //! a comment `// Rule: name`.
 
-use std::fmt;
-
-macro_rules! rules {
-    ($($name:ident => $text:literal,)*) => {
-        /// A rule of the protocol. Without it, some order of the steps breaks a promise.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Rule {
-            $(#[doc = $text] $name,)*
-        }
-
-        impl Rule {
-            pub(crate) const ALL: &[Rule] = &[$(Rule::$name,)*];
-        }
-
-        impl fmt::Display for Rule {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Rule::$name => write!(f, "{}: {}", stringify!($name), $text),)*
-                }
-            }
-        }
-    };
-}
+use larder_models::rules;
 
 rules! {
     // Answers.
@@ -72,20 +50,5 @@ rules! {
     EndAfterSync => "the manifest names the end of the log after that sync",
 }
 
-/// The rules in force: all, or all but one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    broken: Option<Rule>,
-}
-
-impl Rules {
-    pub(crate) const ALL: Self = Self { broken: None };
-
-    pub(crate) fn without(rule: Rule) -> Self {
-        Self { broken: Some(rule) }
-    }
-
-    pub(crate) fn keep(self, rule: Rule) -> bool {
-        self.broken != Some(rule)
-    }
-}
+/// The rules in force.
+pub(crate) type Rules = larder_models::Rules<Rule>;
