@@ -24,7 +24,7 @@
 //!
 //! Files in reading order: [`command`], [`admin`], [`permission`], [`frame`], [`response`],
 //! [`parsed`], [`parser`], [`render`], then the dialects, [`text`], [`meta`] and [`binary`];
-//! [`local`], [`base64`], `lines`, `number`, [`version`], [`docs`].
+//! [`local`], [`follow`], [`base64`], `lines`, `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -33,6 +33,7 @@ pub mod base64;
 pub mod binary;
 pub mod command;
 pub mod docs;
+pub mod follow;
 pub mod frame;
 mod lines;
 pub mod local;
