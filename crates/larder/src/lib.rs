@@ -59,6 +59,7 @@
 //! | `api` | the interface for programs: [`Cache`], one concern per file |
 //! | `raw` | the interface for servers: operations with an explicit way to wait for the disk, values in parts |
 //! | `backend` | operations on items that may be in memory or only on the disk |
+//! | `copies` | copies of another server's items, for a near cache |
 //! | `process` | a cache in one process: threads and their slots, loads in progress, forked children |
 //! | `tier` | [`DiskTier`]: adapters between the engine and the log on disk |
 //! | `system` | the time, and random numbers |
@@ -68,6 +69,7 @@ mod any;
 mod api;
 mod backend;
 pub mod client;
+pub mod copies;
 mod open;
 mod process;
 pub mod raw;

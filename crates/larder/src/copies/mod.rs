@@ -1,0 +1,344 @@
+//! Copies of items that another server owns, its *origin*: the state of a near cache that several
+//! threads share. docs/near-cache.md describes the whole, and decision 43 the rules that make it
+//! correct. Comments name the rule that the code keeps.
+//!
+//! ```text
+//! reader ─▶ fresh_until ─▶ copy in the store ─▶ is it fresh still?
+//!                │ no copy
+//!                ▼
+//!        join ─▶ Flight ─▶ (the caller fetches) ─▶ land: keep, or invalidate
+//! origin reports a change ─▶ invalidate_bucket: drop the copies, detach the flights
+//! ```
+//!
+//! A *flight* is the fetch of one key that is under way. Readers of this key join it. A flight that
+//! is *listed* may keep its value; an invalidation removes it from the list, which *detaches* it. So
+//! a listed flight is the newest of its key, and no invalidation has concerned the key since it
+//! began.
+//!
+//! Keys belong to *buckets*, by which the origin reports changes. Each bucket belongs to a *stripe*,
+//! whose lock makes the check of a flight and the store of its value one step. The stripe also lists
+//! the keys of the copies, so that an invalidation of a bucket finds them without a walk.
+
+mod flight;
+mod keys;
+mod stripe;
+mod sync;
+
+use std::sync::Arc;
+use std::task::Waker;
+
+pub use self::flight::{Fetched, Flight, FlightResult};
+use self::stripe::Stripe;
+use self::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::SeqCst, lock};
+
+/// Where the copies are stored.
+pub trait CopyStore: Send + Sync {
+    /// Stores a copy. Returns false if that is impossible.
+    fn put(&self, key: &[u8], copy: &Fetched, until_ms: Option<u64>) -> bool;
+
+    /// Removes a copy, if there is one.
+    fn remove(&self, key: &[u8]);
+
+    /// True if there is a copy.
+    fn has(&self, key: &[u8]) -> bool;
+
+    /// Removes all copies.
+    fn clear(&self);
+}
+
+/// The copies of a near cache.
+#[derive(Debug)]
+pub struct Copies<S> {
+    store: S,
+    stripes: Box<[Mutex<Stripe>]>,
+    /// Until when a copy may be used, in milliseconds of the clock of the callers; 0: not at all.
+    fresh_until_ms: AtomicU64,
+    /// The number of the current subscription. It is never used again.
+    subscription: AtomicU64,
+    limits: CopyLimits,
+    /// The bytes of the lists of keys.
+    listed_bytes: AtomicUsize,
+    /// The bytes of the keys that are remembered as absent.
+    absent_bytes: AtomicUsize,
+}
+
+/// The limits of the copies.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyLimits {
+    /// The maximum length of the lists of keys, in bytes.
+    pub listed_bytes_max: usize,
+    /// The part of them that keys without an item may use.
+    pub absent_bytes_max: usize,
+    /// The longest value that is kept.
+    pub value_bytes_max: usize,
+    /// The maximum age of a flight that a reader may join, in milliseconds.
+    pub flight_age_max_ms: u64,
+}
+
+/// The place of a key: its bucket in a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the subscription that defines the bucket.
+    pub subscription: u64,
+    /// The bucket.
+    pub bucket: u32,
+}
+
+/// The reason why a value was not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// The flight was detached: its key may have changed since it began, or a newer flight exists.
+    Detached,
+    /// The subscription of the flight has ended.
+    Unsubscribed,
+    /// The origin does not report changes of the item, or the item must not be copied.
+    Unnoted,
+    /// The item expires too soon.
+    Expiring,
+    /// The value is longer than the limit.
+    TooLarge,
+    /// No memory is left.
+    NoMemory,
+    /// The fetch failed.
+    Failed,
+}
+
+impl<S: CopyStore> Copies<S> {
+    /// Creates the state without copies. `store` is empty.
+    pub fn new(store: S, limits: CopyLimits) -> Self {
+        Self {
+            store,
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            fresh_until_ms: AtomicU64::new(0),
+            subscription: AtomicU64::new(0),
+            limits,
+            listed_bytes: AtomicUsize::new(0),
+            absent_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the store of the copies.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Returns until when copies may be used. A reader must call this before it looks for a copy,
+    /// and compare the clock with the result after it has copied the value.
+    #[inline]
+    pub fn fresh_until_ms(&self) -> u64 {
+        // Rule: FreshBeforeLook
+        self.fresh_until_ms.load(SeqCst)
+    }
+
+    /// Allows the use of copies until `until_ms`: the moment at which the near cache has sent the
+    /// message that the origin now answers, plus the longest time for which a copy may be stale.
+    pub fn refresh(&self, until_ms: u64) {
+        // Rule: FreshFromSending
+        self.fresh_until_ms.fetch_max(until_ms, SeqCst);
+    }
+
+    /// Returns the number of the current subscription.
+    pub fn subscription(&self) -> u64 {
+        self.subscription.load(SeqCst)
+    }
+
+    /// Ends the subscription and begins the next one: drops everything. Returns the number of the
+    /// next one.
+    pub fn resubscribe(&self) -> u64 {
+        // Rule: LostStreamEmpties
+        self.fresh_until_ms.store(0, SeqCst);
+        // Before the copies are dropped: a flight that is kept later would compare this number.
+        let next = self.subscription.fetch_add(1, SeqCst) + 1;
+        self.invalidate_all();
+        next
+    }
+
+    /// True if the origin is known to have no item of this key. The caller must treat the answer
+    /// like a copy: see [`Self::fresh_until_ms`].
+    pub fn is_absent(&self, place: Place, key: &[u8]) -> bool {
+        // Most near caches have few absent keys, and their misses need no lock then.
+        self.absent_bytes.load(SeqCst) > 0 && {
+            let stripe = self.stripe(place.bucket);
+            place.subscription == self.subscription() && stripe.is_absent(place.bucket, key)
+        }
+    }
+
+    /// Joins the flight of a key, or begins one. `waker` is woken when it has landed. The second
+    /// value is true if the caller must fetch the item, and then call [`Self::land`].
+    pub fn join(
+        &self,
+        place: Place,
+        key: &[u8],
+        now_ms: u64,
+        waker: Option<&Waker>,
+    ) -> (Arc<Flight>, bool) {
+        let mut stripe = self.stripe(place.bucket);
+        // Rule: JoinWhileYoung
+        let young = |flight: &Flight| {
+            flight.place() == place
+                && now_ms.saturating_sub(flight.began_ms()) <= self.limits.flight_age_max_ms
+        };
+        if let Some(flight) = stripe.flight(key).filter(|flight| young(flight)) {
+            if let Some(waker) = waker {
+                flight.add(waker);
+            }
+            return (Arc::clone(flight), false);
+        }
+        let flight = Arc::new(Flight::new(place, key, now_ms));
+        if let Some(waker) = waker {
+            flight.add(waker);
+        }
+        // Rule: NewestKeeps. The flight takes the place of an older one, which is thereby detached.
+        stripe.list(Arc::clone(&flight));
+        (flight, true)
+    }
+
+    /// Ends a flight with what the origin has answered: keeps the value if it may be kept,
+    /// otherwise invalidates the key, and then wakes the readers. `place` is the current place of
+    /// the key.
+    ///
+    /// # Errors
+    /// Returns the reason why the value was not kept. The readers receive it nevertheless.
+    pub fn land(
+        &self,
+        flight: &Arc<Flight>,
+        place: Place,
+        result: FlightResult,
+    ) -> Result<(), NotKept> {
+        let kept = self.keep(flight, &result);
+        if kept.is_err() {
+            // Rule: DetachedInvalidates, UnkeptInvalidates. The value may be newer than a copy, and
+            // newer than what the current flight reads.
+            self.invalidate_key(place, flight.key());
+        }
+        flight.land(result);
+        kept
+    }
+
+    /// Gives up a flight whose answer takes too long. The answer may still arrive: then the caller
+    /// must call [`Self::invalidate_key`].
+    pub fn give_up(&self, flight: &Arc<Flight>, result: FlightResult) {
+        self.stripe(flight.place().bucket).unlist(flight);
+        flight.land(result);
+    }
+
+    fn keep(&self, flight: &Arc<Flight>, result: &FlightResult) -> Result<(), NotKept> {
+        let place = flight.place();
+        let mut stripe = self.stripe(place.bucket);
+        // Rule: KeepUnlessInvalidated, KeepIsOneStep. The lock is held until the value is stored.
+        if !stripe.unlist(flight) {
+            return Err(NotKept::Detached);
+        }
+        // Rule: TokenIsCurrent
+        if place.subscription != self.subscription() {
+            return Err(NotKept::Unsubscribed);
+        }
+        match result {
+            FlightResult::Failed(_) | FlightResult::Uncopied => Err(NotKept::Failed),
+            FlightResult::Absent { is_noted: false } => Err(NotKept::Unnoted),
+            FlightResult::Absent { is_noted: true } => {
+                self.store.remove(flight.key());
+                self.remember(&mut stripe, flight, true)
+            }
+            FlightResult::Value(fetched) => {
+                let until_ms = fetched.keepable_until_ms(flight.began_ms())?;
+                if fetched.value.len() > self.limits.value_bytes_max {
+                    return Err(NotKept::TooLarge);
+                }
+                self.remember(&mut stripe, flight, false)?;
+                match self.store.put(flight.key(), fetched, until_ms) {
+                    true => Ok(()),
+                    false => Err(NotKept::NoMemory),
+                }
+            }
+        }
+    }
+
+    /// Lists the key of a copy.
+    fn remember(
+        &self,
+        stripe: &mut Stripe,
+        flight: &Flight,
+        is_absent: bool,
+    ) -> Result<(), NotKept> {
+        let bucket = flight.place().bucket;
+        let room = Room {
+            listed_bytes: self.limits.listed_bytes_max / STRIPES,
+            absent_bytes: self.limits.absent_bytes_max / STRIPES,
+        };
+        let before = (stripe.listed_bytes(), stripe.absent_bytes());
+        let is_listed = stripe.remember(&self.store, bucket, flight.key(), is_absent, room);
+        self.account(stripe, before);
+        if is_listed { Ok(()) } else { Err(NotKept::NoMemory) }
+    }
+
+    /// Drops the copies of a bucket, and detaches its flights. Returns how many copies there were.
+    pub fn invalidate_bucket(&self, bucket: u32) -> usize {
+        // Rule: InvalidateBucket, CountBeforeDrop. Under the lock both are one step.
+        let mut stripe = self.stripe(bucket);
+        let before = (stripe.listed_bytes(), stripe.absent_bytes());
+        let dropped = stripe.invalidate(&self.store, bucket);
+        self.account(&stripe, before);
+        dropped
+    }
+
+    /// Drops the copy of a key, and detaches its flight.
+    pub fn invalidate_key(&self, place: Place, key: &[u8]) {
+        let mut stripe = self.stripe(place.bucket);
+        let before = (stripe.listed_bytes(), stripe.absent_bytes());
+        stripe.invalidate_key(&self.store, place.bucket, key);
+        self.account(&stripe, before);
+    }
+
+    /// Drops all copies, and detaches all flights.
+    pub fn invalidate_all(&self) {
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            let before = (stripe.listed_bytes(), stripe.absent_bytes());
+            stripe.forget_all();
+            self.account(&stripe, before);
+        }
+        // A flight that began after its stripe was emptied may have kept its value since. The value
+        // is lost, which is harmless.
+        self.store.clear();
+    }
+
+    /// Forgets a copy that the store has evicted.
+    pub fn forget(&self, place: Place, key: &[u8]) {
+        let mut stripe = self.stripe(place.bucket);
+        if place.subscription == self.subscription() && !self.store.has(key) {
+            let before = (stripe.listed_bytes(), stripe.absent_bytes());
+            stripe.forget(place.bucket, key);
+            self.account(&stripe, before);
+        }
+    }
+
+    /// Returns the bytes of the lists of keys.
+    pub fn listed_bytes(&self) -> usize {
+        self.listed_bytes.load(SeqCst)
+    }
+
+    fn account(&self, stripe: &Stripe, before: (usize, usize)) {
+        let change = |total: &AtomicUsize, before: usize, after: usize| {
+            if after != before {
+                total.fetch_add(after.wrapping_sub(before), SeqCst);
+            }
+        };
+        change(&self.listed_bytes, before.0, stripe.listed_bytes());
+        change(&self.absent_bytes, before.1, stripe.absent_bytes());
+    }
+
+    fn stripe(&self, bucket: u32) -> MutexGuard<'_, Stripe> {
+        lock(&self.stripes[bucket as usize % STRIPES])
+    }
+}
+
+/// What the keys of a stripe may use.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    listed_bytes: usize,
+    absent_bytes: usize,
+}
+
+/// The number of stripes. Two threads meet at one only if their keys do.
+const STRIPES: usize = if cfg!(feature = "interleavings") { 1 } else { 1024 };

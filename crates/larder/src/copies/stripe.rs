@@ -1,0 +1,139 @@
+//! A stripe: the flights and the listed keys of some buckets, under one lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::flight::Flight;
+use super::keys::{Keys, entry_bytes};
+use super::{CopyStore, Room};
+
+/// The flights and the copies of some buckets.
+#[derive(Debug, Default)]
+pub(super) struct Stripe {
+    /// The flights that may keep their value, at most one of each key.
+    flights: HashMap<Box<[u8]>, Arc<Flight>>,
+    buckets: HashMap<u32, Keys>,
+    listed_bytes: usize,
+    absent_bytes: usize,
+}
+
+impl Stripe {
+    pub(super) fn flight(&self, key: &[u8]) -> Option<&Arc<Flight>> {
+        self.flights.get(key)
+    }
+
+    pub(super) fn list(&mut self, flight: Arc<Flight>) {
+        self.flights.insert(flight.key().into(), flight);
+    }
+
+    /// Removes a flight from the list. Returns false if it was not listed.
+    pub(super) fn unlist(&mut self, flight: &Arc<Flight>) -> bool {
+        let is_listed =
+            self.flights.get(flight.key()).is_some_and(|listed| Arc::ptr_eq(listed, flight));
+        if is_listed {
+            self.flights.remove(flight.key());
+        }
+        is_listed
+    }
+
+    pub(super) fn is_absent(&self, bucket: u32, key: &[u8]) -> bool {
+        self.buckets
+            .get(&bucket)
+            .is_some_and(|keys| keys.iter().any(|(listed, is_absent)| is_absent && listed == key))
+    }
+
+    /// Lists the key of a copy. Returns false if there is no room.
+    pub(super) fn remember(
+        &mut self,
+        store: &impl CopyStore,
+        bucket: u32,
+        key: &[u8],
+        is_absent: bool,
+        room: Room,
+    ) -> bool {
+        self.forget(bucket, key);
+        let bytes = entry_bytes(key);
+        if is_absent && self.absent_bytes + bytes > room.absent_bytes {
+            self.make_room(store, true);
+        } else if self.listed_bytes + bytes > room.listed_bytes {
+            self.make_room(store, false);
+        }
+        let absent_bytes = if is_absent { self.absent_bytes + bytes } else { 0 };
+        if absent_bytes > room.absent_bytes || self.listed_bytes + bytes > room.listed_bytes {
+            return false;
+        }
+        self.buckets.entry(bucket).or_default().add(key, is_absent);
+        self.listed_bytes += bytes;
+        self.absent_bytes += if is_absent { bytes } else { 0 };
+        true
+    }
+
+    /// Drops the copies of an arbitrary bucket; if `is_absent`, only keys without an item.
+    fn make_room(&mut self, store: &impl CopyStore, is_absent: bool) {
+        let chosen = self
+            .buckets
+            .iter()
+            .find(|(_, keys)| !is_absent || keys.iter().any(|(_, is_absent)| is_absent));
+        if let Some(bucket) = chosen.map(|(bucket, _)| *bucket) {
+            self.drop_copies(store, bucket);
+        }
+    }
+
+    /// Drops the copies of a bucket, and detaches its flights. Returns how many copies there were.
+    pub(super) fn invalidate(&mut self, store: &impl CopyStore, bucket: u32) -> usize {
+        if !self.flights.is_empty() {
+            self.flights.retain(|_, flight| flight.place().bucket != bucket);
+        }
+        self.drop_copies(store, bucket)
+    }
+
+    fn drop_copies(&mut self, store: &impl CopyStore, bucket: u32) -> usize {
+        let Some(keys) = self.buckets.remove(&bucket) else { return 0 };
+        let mut dropped = 0;
+        for (key, is_absent) in keys.iter() {
+            if !is_absent {
+                store.remove(key);
+            }
+            self.uncount(key, is_absent);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Drops the copy of a key, and detaches its flight.
+    pub(super) fn invalidate_key(&mut self, store: &impl CopyStore, bucket: u32, key: &[u8]) {
+        self.flights.remove(key);
+        self.forget(bucket, key);
+        // Also a key that is not listed: the place of the caller may be of another subscription.
+        store.remove(key);
+    }
+
+    /// Forgets a copy that is no longer in the store.
+    pub(super) fn forget(&mut self, bucket: u32, key: &[u8]) {
+        let Some(keys) = self.buckets.get_mut(&bucket) else { return };
+        if let Some(is_absent) = keys.remove(key) {
+            if keys.is_empty() {
+                self.buckets.remove(&bucket);
+            }
+            self.uncount(key, is_absent);
+        }
+    }
+
+    /// Forgets all copies, which the caller removes from the store, and detaches all flights.
+    pub(super) fn forget_all(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn listed_bytes(&self) -> usize {
+        self.listed_bytes
+    }
+
+    pub(super) fn absent_bytes(&self) -> usize {
+        self.absent_bytes
+    }
+
+    fn uncount(&mut self, key: &[u8], is_absent: bool) {
+        self.listed_bytes -= entry_bytes(key);
+        self.absent_bytes -= if is_absent { entry_bytes(key) } else { 0 };
+    }
+}
