@@ -45,6 +45,7 @@ pub use typed::log::{LogFormat, LogOptions, LogTime};
 pub use typed::memory::{
     BUFFER_BYTES_DEFAULT, MemoryBound, MemoryShare, fixed_bytes as fixed_memory_bytes,
 };
+pub use typed::near::Near;
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, Options};
 pub use typed::prefixes::Prefixes;
 pub use typed::slabs::Slabs;
@@ -53,5 +54,6 @@ pub use typed::tuning::Tuning;
 pub use value::admin::{AdminAddress, AdminListen, Role};
 pub use value::durability::Durability;
 pub use value::listen::{Listen, ListenPlace, Security};
+pub use value::origin::OriginAddress;
 pub use value::protocol::Protocol;
 pub use value::readers::LocalReaders;

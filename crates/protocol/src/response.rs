@@ -273,6 +273,11 @@ pub enum ServerError {
     ShutdownNotEnabledOlder,
     /// The connection limit is reached, and this connection is closed.
     TooManyConnections,
+    /// The origin of a near cache cannot be reached. The command was not sent.
+    OriginUnreachable,
+    /// The origin of a near cache has not answered in time, or the connection was lost. The command
+    /// may have been executed.
+    OriginSilent,
     /// The user sends more requests per second than its rate allows.
     RateLimit,
     /// Too many logins of this user wait for their passwords to be verified.

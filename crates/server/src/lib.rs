@@ -63,6 +63,7 @@ mod failure;
 mod leftovers;
 mod log;
 mod memory;
+mod near;
 mod net;
 mod observe;
 mod priority;

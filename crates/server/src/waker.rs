@@ -1,7 +1,8 @@
 //! Wakes a thread that waits for descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{self, Wake};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
@@ -32,6 +33,53 @@ impl Waker {
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// The connections of a worker that have received what they wait for, each by its number.
+#[derive(Debug)]
+pub(crate) struct WakeList {
+    numbers: Mutex<Vec<u64>>,
+    waker: Arc<Waker>,
+}
+
+/// Wakes a worker for one of its connections.
+struct ConnectionWaker {
+    list: Arc<WakeList>,
+    number: u64,
+}
+
+impl WakeList {
+    /// Creates an empty list. `waker` wakes the worker.
+    pub(crate) fn new(waker: Arc<Waker>) -> Self {
+        Self { numbers: Mutex::default(), waker }
+    }
+
+    /// Takes the connections that were added since the last call.
+    pub(crate) fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns what adds a connection to the list.
+    pub(crate) fn waker_of(self: &Arc<Self>, number: u64) -> task::Waker {
+        Arc::new(ConnectionWaker { list: Arc::clone(self), number }).into()
+    }
+
+    /// Returns what wakes the worker.
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+}
+
+impl Wake for ConnectionWaker {
+    fn wake(self: Arc<Self>) {
+        let mut numbers = self.list.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.push(self.number);
+        let is_first = numbers.len() == 1;
+        drop(numbers);
+        if is_first {
+            self.list.waker.wake();
+        }
     }
 }
 

@@ -333,6 +333,25 @@ Users = Row::new(Place::Long, "users", Path)
 UserMetrics = Row::new(Place::Long, "user_metrics", Switch)
     .doc("add the 50 users of --users with the most refusals to /metrics, as labels: everyone who \
           may read the metrics then reads these names");
+Origin = Row::new(Place::Long, "origin", Kind::Origin)
+    .doc("server whose items this one copies, as a near cache: host:port, [IPv6]:port, \
+          tls:host:port or the path of a unix socket; reads are answered from the copies, \
+          everything else by the origin, which reports every change; it is a larderd with \
+          --followers");
+OriginTimeout = Row::new(Place::Long, "origin_timeout", Kind::Duration).default("250ms")
+    .doc("how long a request waits for the origin before it fails; less than --near-max-stale");
+OriginCa = Row::new(Place::Long, "origin_ca", Path)
+    .doc("file of the authorities that sign the origin's certificate, in PEM; needed with tls: in \
+          --origin");
+OriginLogin = Row::new(Place::Long, "origin_login", Path)
+    .doc("file with one line user:password with which to log in at the origin; the user needs the \
+          rights of all clients together");
+NearMaxStale = Row::new(Place::Long, "near_max_stale", Kind::Duration).default("2s")
+    .doc("how long after a change a copy may still be read, if the network or the origin hangs; \
+          from 100ms to 60s");
+NearItemMax = Row::new(Place::Long, "near_item_max", bytes(1, 0, GIBIBYTE)).default("64k")
+    .doc("longest value that is copied, in bytes or with k or m after the number; longer ones are \
+          read from the origin each time");
 PrefixDelimiter = Row::new(Place::Long, "prefix_delimiter", Kind::Character)
     .doc("delimiter of key prefixes in stats prefixes and /api/v1/prefixes (default: the one of -D, \
           otherwise a colon)");

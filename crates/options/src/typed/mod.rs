@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod disk_tier;
 pub(crate) mod log;
 pub(crate) mod memory;
+pub(crate) mod near;
 pub(crate) mod options;
 pub(crate) mod paths;
 pub(crate) mod prefixes;

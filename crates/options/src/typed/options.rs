@@ -12,6 +12,7 @@ use crate::typed::check::{check, settle};
 use crate::typed::disk_tier::DiskTier;
 use crate::typed::log::LogOptions;
 use crate::typed::memory::{self, MemoryShare};
+use crate::typed::near::Near;
 use crate::typed::prefixes::Prefixes;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::Tls;
@@ -131,6 +132,8 @@ pub struct Options {
     pub local_readers: LocalReaders,
     /// `--tier-path`: the directory of the disk tier; `None`: items are in memory only.
     pub disk_tier: Option<DiskTier>,
+    /// `--origin`: the server whose items this one copies; `None`: it owns its items.
+    pub near: Option<Near>,
     /// `--admin-listen`: addresses of the admin listener; empty: none.
     pub admin_listen: Vec<AdminListen>,
     /// `--admin-token-file`: the tokens of admin requests.
@@ -287,6 +290,7 @@ impl Options {
             upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
             local_readers: local_readers(&values),
             disk_tier: DiskTier::new(&values),
+            near: Near::new(&values),
             admin_listen: values.admin_listen(Id::AdminListen),
             admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
             admin_hosts: names(values.text(Id::AdminHost)),

@@ -43,6 +43,10 @@ impl Options {
             paths.extend([&mut tls.chain_cert, &mut tls.key]);
             paths.extend(&mut tls.ca_cert);
         }
+        if let Some(near) = &mut self.near {
+            paths.extend(&mut near.authorities);
+            paths.extend(&mut near.login);
+        }
         paths.extend(self.disk_tier.as_mut().map(|tier| &mut tier.path));
         if self.daemon {
             paths.extend(&mut self.unix_socket);
@@ -72,6 +76,8 @@ mod tests {
             name if name.starts_with("ssl_") => {
                 &[("enable_ssl", "yes"), ("ssl_chain_cert", "/c"), ("ssl_key", "/k")]
             }
+            "origin_ca" => &[("origin", "tls:localhost:1")],
+            "origin_login" => &[("origin", "localhost:1")],
             "tier_path" => &[("tier_size", "1g"), ("tier_mode", "store")],
             _ => &[],
         };

@@ -6,6 +6,7 @@ pub(crate) mod duration;
 pub(crate) mod file_size;
 pub(crate) mod forms;
 pub(crate) mod listen;
+pub(crate) mod origin;
 pub(crate) mod prefixes;
 pub(crate) mod protocol;
 pub(crate) mod readers;

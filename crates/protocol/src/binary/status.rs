@@ -63,6 +63,8 @@ pub(super) const fn of_server_error(error: ServerError) -> (u16, &'static str) {
     let words = match error {
         ServerError::TooLarge => return (TOO_LARGE, words(TOO_LARGE)),
         ServerError::Recovering { .. } => return (TEMPORARY_FAILURE, words(TEMPORARY_FAILURE)),
+        ServerError::OriginUnreachable => return (TEMPORARY_FAILURE, "Origin unreachable"),
+        ServerError::OriginSilent => return (TEMPORARY_FAILURE, "Origin did not answer"),
         ServerError::RateLimit => return (TEMPORARY_FAILURE, "Rate limit"),
         ServerError::TooManyLogins => return (TEMPORARY_FAILURE, "Too many logins"),
         ServerError::OutOfMemoryStoring => "Out of memory allocating item",

@@ -104,6 +104,15 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
         Response::ServerError(ServerError::RateLimit),
         "With `--users`, the user has exceeded its `rate`. Nothing was changed.",
     ),
+    (
+        Response::ServerError(ServerError::OriginUnreachable),
+        "With `--origin`, the origin cannot be reached. Nothing was changed.",
+    ),
+    (
+        Response::ServerError(ServerError::OriginSilent),
+        "With `--origin`, the origin has not answered within `--origin-timeout`, or its connection \
+        was lost. The command may have been executed, or may be executed later.",
+    ),
     (Response::ClientError(ClientError::FlushNotAllowed), "The server was started with `-F`."),
     (
         Response::ClientError(ClientError::BadDump),

@@ -182,6 +182,8 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
         ServerError::ShutdownNotEnabledOlder => "ERROR: shutdown not enabled",
         ServerError::TooManyConnections => "ERROR Too many open connections",
+        ServerError::OriginUnreachable => "SERVER_ERROR origin unreachable",
+        ServerError::OriginSilent => "SERVER_ERROR origin did not answer",
         ServerError::RateLimit => "SERVER_ERROR rate limit",
         ServerError::TooManyLogins => "SERVER_ERROR too many logins; try again later",
     }

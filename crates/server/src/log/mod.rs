@@ -37,6 +37,7 @@ impl Interest {
     const PREFIXES: u32 = 1 << 1;
     const TIMES: u32 = 1 << 2;
     const JUDGED: u32 = 1 << 3;
+    const NEAR: u32 = 1 << 4;
     const TOPICS_AT: u32 = 16;
 
     /// True if no command event is observed, and commands are not judged.
@@ -47,7 +48,7 @@ impl Interest {
 
     /// Returns the same events. If `is_judged`, each command is also judged before it is executed.
     pub(crate) fn judged(self, is_judged: bool) -> Self {
-        let bits = self.observed().0;
+        let bits = self.0 & !Self::JUDGED;
         Self(if is_judged { bits | Self::JUDGED } else { bits })
     }
 
@@ -60,7 +61,7 @@ impl Interest {
     /// Returns only the observed events.
     #[inline]
     pub(crate) fn observed(self) -> Self {
-        Self(self.0 & !Self::JUDGED)
+        Self(self.0 & !(Self::JUDGED | Self::NEAR))
     }
 
     /// True if commands are reported to the log, to the prefix counters or to watchers.
@@ -110,6 +111,11 @@ impl Log {
     /// True if commands are counted by prefix.
     pub(crate) fn counts_prefixes(&self) -> bool {
         self.interest().counts_prefixes()
+    }
+
+    /// Executes all commands as a near cache does from now on.
+    pub(crate) fn note_near(&self) {
+        self.set_interest(Interest::NEAR, true);
     }
 
     /// Reports commands of exactly these topics to watchers.

@@ -11,7 +11,7 @@ use rustix::io;
 
 use crate::net::disk_reads::DiskQuery;
 use crate::net::terms::ListenerTerms;
-use crate::waker::Waker;
+use crate::waker::{WakeList, Waker};
 
 /// Accepted sockets that the worker has not added yet.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Inbox {
     /// The results of completed disk reads.
     reads: Mutex<Vec<DiskQuery<DiskPages>>>,
     waker: Arc<Waker>,
+    /// The connections whose origin has answered.
+    answered: Arc<WakeList>,
     /// True if the worker has turns that wait for the disk.
     is_parking: AtomicBool,
 }
@@ -42,10 +44,12 @@ pub(crate) enum Transport {
 
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
+        let waker = Arc::new(Waker::new()?);
         Ok(Self {
             accepted: Mutex::default(),
             reads: Mutex::default(),
-            waker: Arc::new(Waker::new()?),
+            answered: Arc::new(WakeList::new(Arc::clone(&waker))),
+            waker,
             is_parking: AtomicBool::new(false),
         })
     }
@@ -71,6 +75,11 @@ impl Inbox {
     /// Takes the results that were added since the last call.
     pub(crate) fn take_reads(&self) -> Vec<DiskQuery<DiskPages>> {
         std::mem::take(&mut self.reads.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the list of connections whose origin has answered.
+    pub(crate) fn answered(&self) -> &Arc<WakeList> {
+        &self.answered
     }
 
     /// Requests that the next sync of the disk wakes the worker.

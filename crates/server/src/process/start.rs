@@ -18,6 +18,7 @@ use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::leftovers::Leftovers;
 use crate::log;
 use crate::memory;
+use crate::near::NearThread;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
@@ -118,6 +119,9 @@ fn start(
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
     let disk_threads = DiskThreads::start(&server);
     let disk_threads = disk_threads.map_err(no_thread)?;
+    let near = server.near.as_ref().map(NearThread::start).transpose();
+    // It ends after the workers.
+    let _near = near.map_err(no_thread)?;
     let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
     end_opening(opening, &server, &inboxes);

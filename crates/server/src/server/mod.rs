@@ -16,7 +16,7 @@ pub(crate) mod progress;
 pub(crate) mod statistics;
 mod upkeep;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use larder::{Cache, LimitError, StoreError, Wait};
 use larder_item::Deadline;
@@ -27,6 +27,7 @@ use larder_stats::{Counter, Counters};
 use crate::clock::Clock;
 use crate::log::{self, Level, Log};
 use crate::memory::control::MemoryControl;
+use crate::near::Near;
 use crate::observe::census::Censuses;
 use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
@@ -60,6 +61,8 @@ pub struct Server {
     pub(crate) statistics: Statistics,
     pub(crate) upkeep: Upkeep,
     pub(crate) life: Life,
+    /// The state of a near cache; `None` if this server owns its items.
+    pub(crate) near: Option<Arc<Near>>,
 }
 
 impl Server {
@@ -93,6 +96,10 @@ impl Server {
         if options.log.slower_than.is_some() {
             log.time_commands();
         }
+        let near = Near::new(&options, &cache)?;
+        if near.is_some() {
+            log.note_near();
+        }
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),
@@ -105,9 +112,14 @@ impl Server {
         let classes = &statistics.classes;
         let eviction_counters = Arc::clone(statistics.class_tally.eviction_counters());
         let evictions = watch::evictions(&watchers, Arc::clone(classes));
+        // The hook must not keep the cache.
+        let copies = near.as_ref().map(Arc::downgrade);
         cache.set_departure_hook(move |leaving| {
             eviction_counters.count(leaving);
             evictions(leaving);
+            if let Some(near) = copies.as_ref().and_then(Weak::upgrade) {
+                near.note_departure(leaving);
+            }
         });
         let censuses = Censuses::new(&options, cache.clone(), Arc::clone(classes));
         let stop = Arc::new(Stop::new()?);
@@ -140,6 +152,7 @@ impl Server {
             life: Life::new(cache.now(), warp, options.worker_count, stop),
             cache,
             options,
+            near,
         })
     }
 

@@ -65,6 +65,9 @@ pub enum Next {
     /// Wait until another thread has verified a password or read the certificates, regardless of
     /// input. The session continues when its worker is woken.
     Wake,
+    /// Wait for the origin of a near cache, regardless of input. The session continues when its
+    /// worker finds its connection in the inbox.
+    Origin,
     /// Send the output, then close the connection.
     Close,
 }

@@ -11,6 +11,7 @@ mod batch;
 pub(crate) mod execute;
 mod login;
 mod long;
+mod near;
 mod observed;
 pub(crate) mod observer;
 mod older;
@@ -43,6 +44,7 @@ use self::access::SessionAccess;
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::login::WaitingLogin;
+use self::near::{ArrivingValue, WaitingForOrigin};
 use self::refresh::WaitingRefresh;
 use self::suspended::SuspendedCommand;
 use self::timer::RequestTimer;
@@ -72,6 +74,8 @@ pub struct Session {
     asked: Option<Box<[u8]>>,
     /// The user and its rights; `None` if nothing is forbidden to the peer.
     access: Option<Box<SessionAccess>>,
+    /// True while a read of a near cache looks for a copy: a miss is then fetched.
+    reads_copy: bool,
     /// Times requests, with `--log-slower-than`.
     timer: Option<Box<RequestTimer>>,
 }
@@ -87,6 +91,10 @@ enum State {
     Login(Box<WaitingLogin>),
     /// A `refresh_certs` waits until the files are read.
     Refresh(Box<WaitingRefresh>),
+    /// A command waits for the origin of the near cache.
+    Near(Box<WaitingForOrigin>),
+    /// The next byte belongs to the value of a store that is passed to the origin.
+    NearValue(Box<ArrivingValue>),
     /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
     /// The session writes the rest of a large value before it reads the next byte.
@@ -121,6 +129,7 @@ impl Session {
             is_brief: false,
             may_read: false,
             asked: None,
+            reads_copy: false,
             access: users.map(|_| Box::default()),
             timer: server.statistics.slow.as_ref().map(|_| Box::default()),
         }
@@ -177,7 +186,9 @@ impl Session {
                 State::Suspended(_) => self.resume(&mut batch, rest),
                 State::Login(_) => self.await_login(&mut batch),
                 State::Refresh(_) => self.await_refresh(&mut batch),
-                State::Payload(_) if rest.is_empty() => break Next::Input,
+                State::Near(_) => self.await_origin(&mut batch),
+                State::NearValue(_) | State::Payload(_) if rest.is_empty() => break Next::Input,
+                State::NearValue(_) => self.receive_near_value(&mut batch, rest),
                 State::Payload(_) => self.payload(&mut batch, rest),
                 State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
                 State::Gather(..) => self.gather_on(&mut batch),
@@ -361,6 +372,9 @@ impl Session {
                 self.has_quit = true;
                 return Step::Stop(consumed, Next::Close);
             }
+            CommandResult::Done(Response::Miss) if self.reads_copy => {
+                return self.miss_copy(batch, parsed);
+            }
             CommandResult::Done(ref response) => {
                 if OBSERVED {
                     batch.last_response = Some(*response);
@@ -510,7 +524,7 @@ impl Session {
 
     /// True if the next byte of input belongs to the value of a store.
     pub(crate) fn is_in_block(&self) -> bool {
-        matches!(self.state, State::Payload(_))
+        matches!(self.state, State::Payload(_) | State::NearValue(_))
     }
 
     /// True if every command that has begun has its response. A `watch` client never waits for one.
@@ -548,11 +562,13 @@ impl Session {
     /// Returns the session's stage, for `stats conns`.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
-            State::Command | State::Suspended(_) | State::Login(_) | State::Refresh(_) => {
-                Stage::Command
-            }
+            State::Command
+            | State::Suspended(_)
+            | State::Login(_)
+            | State::Refresh(_)
+            | State::Near(_) => Stage::Command,
             State::Payload(payload) if payload.is_passing() => Stage::Swallow,
-            State::Payload(_) => Stage::Value,
+            State::NearValue(_) | State::Payload(_) => Stage::Value,
             State::Large(..) | State::Dump(_) | State::Gather(..) | State::Rows(_) => Stage::Answer,
             State::Watch(_) => Stage::Watch,
         }
@@ -572,6 +588,8 @@ impl Session {
             State::Suspended(suspended) => suspended.held_bytes(),
             State::Login(waiting) => waiting.held_bytes(),
             State::Refresh(_) => size_of::<WaitingRefresh>(),
+            State::Near(waiting) => waiting.held_bytes(),
+            State::NearValue(arriving) => arriving.held_bytes(),
             State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
         }
     }

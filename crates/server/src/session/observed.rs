@@ -24,6 +24,9 @@ impl Session {
         {
             return self.deny(batch, parsed, refusal);
         }
+        if let Some(near) = batch.executor.near() {
+            return self.run_near(batch, parsed, near, is_sampled);
+        }
         if batch.interest.judges() && self.only_reads(parsed.command) {
             return batch.executor.only_reading(|| self.run_permitted(batch, parsed, is_sampled));
         }
@@ -31,7 +34,7 @@ impl Session {
     }
 
     #[inline]
-    fn run_permitted(
+    pub(super) fn run_permitted(
         &mut self,
         batch: &mut Batch<'_>,
         parsed: ParsedCommand<'_>,

@@ -65,6 +65,7 @@ impl Connection {
             }
             Next::Lines
             | Next::Wake
+            | Next::Origin
             | Next::Drain
             | Next::Region
             | Next::Disk

@@ -116,6 +116,7 @@ impl Connection {
                 | Next::Disk
                 | Next::Lines
                 | Next::Wake
+                | Next::Origin
                 | Next::Close => break,
             };
             executor.counters().bump(Counter::ConnectionYields);
@@ -171,6 +172,7 @@ impl Connection {
             Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitWake),
             // Input is not received before the command has its result.
             Next::Wake => Ok(TurnOutcome::AwaitWake),
+            Next::Origin => Ok(TurnOutcome::AwaitOrigin),
             Next::Input
             | Next::Lines
             | Next::Drain

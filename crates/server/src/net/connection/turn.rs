@@ -138,6 +138,8 @@ pub(crate) enum TurnOutcome {
     /// Wait until the worker is woken: for watch lines to send, or for the verification of a
     /// password.
     AwaitWake,
+    /// Wait until the inbox of the worker contains the connection.
+    AwaitOrigin,
     /// Continue without waiting, after the turns of the other connections.
     Again,
     /// Close the connection.

@@ -214,7 +214,13 @@ impl Connection {
         let has_more = self.io.uring_mut().is_some_and(UringIo::take_unseen);
         match self.turn.next() {
             Next::Close => return Err(Broken),
-            Next::Drain | Next::Region | Next::Disk | Next::Turn | Next::GiveWay | Next::Wake => {}
+            Next::Drain
+            | Next::Region
+            | Next::Disk
+            | Next::Turn
+            | Next::GiveWay
+            | Next::Wake
+            | Next::Origin => {}
             Next::Input | Next::Lines if has_more => {}
             Next::Input | Next::Lines if self.io.is_over() => {
                 self.note_left();

@@ -158,7 +158,7 @@ impl Worker {
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
             number,
-            executor: Executor::new(Arc::clone(server), number).waking(inbox.waker()),
+            executor: Executor::new(Arc::clone(server), number).waking(inbox.answered()),
             inbox,
             poller,
             no_ring,
@@ -273,6 +273,7 @@ impl Worker {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
                     self.take_reads();
+                    self.take_answered(contended);
                     self.close_killed();
                     self.executor.server().life.heartbeats.answer(self.number);
                     if self.executor.server().life.is_handed_over() {
@@ -353,6 +354,16 @@ impl Worker {
         }
     }
 
+    /// Runs a turn for every connection whose origin has answered.
+    fn take_answered(&mut self, contended: bool) {
+        for token in self.inbox.answered().take() {
+            let token = Token::from(token);
+            if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
+                self.begin_turn(token, contended);
+            }
+        }
+    }
+
     fn begin_turn(&mut self, token: Token, contended: bool) {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
@@ -421,6 +432,7 @@ impl Worker {
             if self.slow.is_some() {
                 connection.begin_timing();
             }
+            executor.serve(turn.token.into());
             connection.execute(executor, received, &mut turn.output, terms);
             turn.awaited = turn.awaited.max(wait.take_awaited());
             turn.needs_disk = connection.needs_disk();
@@ -507,7 +519,7 @@ impl Worker {
 
     fn conclude(&mut self, token: Token, outcome: TurnOutcome) {
         match outcome {
-            TurnOutcome::AwaitInput | TurnOutcome::AwaitWake
+            TurnOutcome::AwaitInput | TurnOutcome::AwaitWake | TurnOutcome::AwaitOrigin
                 if self.ending.is_some() && self.leave(token) => {}
             TurnOutcome::AwaitWake => {
                 if !self.watching.contains(&token) {
@@ -515,7 +527,9 @@ impl Worker {
                 }
                 self.await_event(token, AWAIT_INPUT);
             }
-            TurnOutcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
+            TurnOutcome::AwaitInput | TurnOutcome::AwaitOrigin => {
+                self.await_event(token, AWAIT_INPUT)
+            }
             TurnOutcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
             TurnOutcome::Again => {
                 if let Some(connection) = self.connections.of_mut(token) {

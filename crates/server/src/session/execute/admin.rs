@@ -164,7 +164,7 @@ impl Executor {
             return Err(Refusal::WatchNotAllowed.into());
         }
         let topics = topics.ok_or(ClientError::UnknownCommand)?;
-        let waker = self.waker.as_ref().ok_or(Refusal::CannotWatch)?;
+        let waker = self.waker().ok_or(Refusal::CannotWatch)?;
         Ok(Watch::begin(&self.server.watchers, topics, waker)?)
     }
 

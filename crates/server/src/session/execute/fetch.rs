@@ -4,12 +4,13 @@
 
 use std::task::Poll;
 
+use larder::copies::Fetched;
 use larder::{
     LargeValue, Miss, Piece, PromotionPolicy, Read, ReadOptions, StoreError, StoreMode,
     StoreRequest, Stored,
 };
 use larder_item::{Deadline, Meta, Second};
-use larder_protocol::{Fetch, Response, ServerError, Shown, TokenHolder, render};
+use larder_protocol::{Command, Fetch, Frame, Response, ServerError, Shown, TokenHolder, render};
 use larder_stats::{ClassCounter, Counter};
 
 use crate::observe::classes::ItemSize;
@@ -240,6 +241,43 @@ impl Executor {
             shown.ttl_secs = ttl_secs(self.deadline(exptime), self.cache.now());
         }
         shown
+    }
+
+    /// Appends an item that the near cache has fetched. Returns the response that follows.
+    pub(crate) fn show_fetched(
+        &self,
+        command: &Command<'_>,
+        item: &Fetched,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Response {
+        let Some(key) = command.key() else { return Response::Miss };
+        let meta = Meta {
+            value_bytes: item.value.len(),
+            flags: item.flags,
+            cas: item.cas,
+            seen: self.cache.now(),
+            ..Meta::default()
+        };
+        let with_value = match command {
+            Command::Fetch(fetch) => {
+                let ttl_secs = item.ttl_ms.map(|ms| Second::try_from(ms.div_ceil(1000)));
+                let ttl_secs = ttl_secs.map(|secs| secs.unwrap_or(Second::MAX));
+                let shown = Shown { ttl_secs, ..self.shown(key, &meta, fetch.with_value) };
+                render::shown(out, &shown, frame);
+                fetch.with_value
+            }
+            Command::Get { with_cas, .. } => {
+                render::hit_head(out, key, &meta, *with_cas, frame);
+                true
+            }
+            _ => return Response::Miss,
+        };
+        if !with_value {
+            return Response::Shown;
+        }
+        out.extend_from_slice(&item.value);
+        Response::Hit
     }
 
     /// Returns an item in the form that responses show.

@@ -13,7 +13,7 @@ mod store;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{self, Poll};
 
 use larder::{
     Cache, LargeValue, MetaOutcome, MetaUpdate, Miss, Piece, PromotionPolicy, Read, ReadOptions,
@@ -25,6 +25,7 @@ use larder_protocol::{ClientError, Command, Frame, Response, ServerError, local,
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::log::Log;
+use crate::near::Near;
 use crate::observe::classes::{Classes, ItemSize};
 use crate::observe::dump::Dump;
 use crate::observe::hot::{SampleResult, Sampler};
@@ -36,7 +37,7 @@ use crate::server::Server;
 use crate::server::statistics::threads::Thread;
 use crate::stats::{RowList, StatsResponse};
 use crate::stop::Manner;
-use crate::waker::Waker;
+use crate::waker::{WakeList, Waker};
 pub(crate) use fetch::is_read;
 use store::change_error;
 
@@ -57,8 +58,10 @@ pub struct Executor {
     classes: Arc<Classes>,
     /// Chooses commands for the hot keys.
     sampler: Sampler,
-    /// Wakes the worker; `None` if no worker waits for asynchronous results.
-    waker: Option<Arc<Waker>>,
+    /// Wakes the worker for a connection; `None` if no worker waits for asynchronous results.
+    wakes: Option<Arc<WakeList>>,
+    /// The number by which the worker knows the connection whose commands are being executed.
+    token: Cell<u64>,
 }
 
 /// How to execute a command and render its response.
@@ -208,7 +211,8 @@ impl Executor {
             log,
             classes,
             sampler,
-            waker: None,
+            wakes: None,
+            token: Cell::new(0),
         }
     }
 
@@ -227,10 +231,21 @@ impl Executor {
         result
     }
 
-    /// Allows connections to wait for something other than input, such as watch lines: `waker` then
-    /// wakes the worker.
-    pub(crate) fn waking(self, waker: &Arc<Waker>) -> Self {
-        Self { waker: Some(Arc::clone(waker)), ..self }
+    /// Allows connections to wait for something other than input, such as watch lines: `wakes`
+    /// then wakes the worker.
+    pub(crate) fn waking(self, wakes: &Arc<WakeList>) -> Self {
+        Self { wakes: Some(Arc::clone(wakes)), ..self }
+    }
+
+    /// Names the connection whose commands are executed next.
+    pub(crate) fn serve(&self, token: u64) {
+        self.token.set(token);
+    }
+
+    /// Returns what wakes the current connection; `None` if no worker waits for asynchronous
+    /// results.
+    pub(crate) fn connection_waker(&self) -> Option<task::Waker> {
+        self.wakes.as_ref().map(|wakes| wakes.waker_of(self.token.get()))
     }
 
     /// Prefetches the memory for commands on these keys, which must follow immediately.
@@ -554,11 +569,17 @@ impl Executor {
 
     /// Returns what wakes the worker; `None` if no worker waits for asynchronous results.
     pub(crate) fn waker(&self) -> Option<&Arc<Waker>> {
-        self.waker.as_ref()
+        self.wakes.as_deref().map(WakeList::waker)
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    /// Returns the state of the near cache; `None` if this server owns its items.
+    #[inline]
+    pub(crate) fn near(&self) -> Option<&Near> {
+        self.server.near.as_deref()
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -1,0 +1,209 @@
+//! A near cache: this server copies the items of another one, its origin (`--origin`).
+//!
+//! ```text
+//! session ─▶ copy in memory ─▶ response
+//!    │ no copy, or not a plain read
+//!    ▼
+//!  Near: flights and jobs ─▶ near thread ─▶ links: change stream, fetches, passed commands ─▶ origin
+//! ```
+//!
+//! One thread has all connections to the origin. The workers leave jobs for it and continue with
+//! other clients; it wakes them when the origin has answered. `larder::copies` keeps the copies, and
+//! decision 43 has the rules, which comments name.
+
+mod dial;
+mod job;
+mod link;
+mod reply;
+mod request;
+mod store;
+mod tally;
+mod thread;
+mod way;
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task;
+
+use larder::copies::{Copies, CopyLimits, Flight, Place};
+use larder::{Cache, Leaving, Reason};
+use larder_options::{Near as NearOptions, Options};
+use larder_protocol::follow::Terms;
+use rustix::io;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::waker::Waker;
+use job::Job;
+pub(crate) use job::{Concerned, Pass, PassResult};
+pub(crate) use request::PassRequest;
+use store::LocalStore;
+pub(crate) use tally::{Event, Tally};
+pub(crate) use thread::{NearThread, UNREACHABLE};
+pub(crate) use way::Way;
+
+/// The state of a near cache that its threads share.
+#[derive(Debug)]
+pub(crate) struct Near {
+    pub(crate) copies: Copies<LocalStore>,
+    pub(crate) options: NearOptions,
+    pub(crate) tally: Tally,
+    /// The terms of the current change stream, and the number of its subscription in `copies`;
+    /// `None` while there is no stream.
+    stream: RwLock<Option<(Terms, u64)>>,
+    reach: AtomicU8,
+    jobs: Mutex<Vec<Job>>,
+    /// Wakes the near thread.
+    waker: Waker,
+}
+
+/// Whether the origin can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Not known yet.
+    Unknown,
+    /// The last attempt to connect succeeded.
+    Reached,
+    /// The last attempt to connect failed.
+    Unreachable,
+}
+
+impl Near {
+    /// Creates the state of a near cache without copies, or `None` without `--origin`.
+    ///
+    /// # Errors
+    /// Fails if no file descriptors are left.
+    pub(crate) fn new(options: &Options, cache: &Cache) -> io::Result<Option<Arc<Self>>> {
+        let Some(near) = &options.near else { return Ok(None) };
+        let listed_bytes_max = listed_bytes(options.memory_bytes);
+        let limits = CopyLimits {
+            listed_bytes_max,
+            absent_bytes_max: listed_bytes_max / 2,
+            value_bytes_max: near.value_bytes_max,
+            flight_age_max_ms: millis(near.stale_max),
+        };
+        Ok(Some(Arc::new(Self {
+            copies: Copies::new(LocalStore::new(cache.clone()), limits),
+            options: near.clone(),
+            tally: Tally::default(),
+            stream: RwLock::default(),
+            reach: AtomicU8::new(Reach::Unknown as u8),
+            jobs: Mutex::default(),
+            waker: Waker::new()?,
+        })))
+    }
+
+    /// True if copies may be used now. The caller looks for the copy afterwards.
+    #[inline]
+    pub(crate) fn is_fresh(&self) -> bool {
+        // Rule: FreshBeforeLook
+        let until_ms = self.copies.fresh_until_ms();
+        until_ms > 0 && boot_ms() <= until_ms
+    }
+
+    /// Returns the place of a key; `None` while there is no change stream.
+    pub(crate) fn place_of(&self, key: &[u8]) -> Option<Place> {
+        let stream = self.stream.read().unwrap_or_else(PoisonError::into_inner);
+        let (terms, subscription) = stream.as_ref()?;
+        Some(Place { subscription: *subscription, bucket: terms.bucket_of(key) })
+    }
+
+    /// Joins the fetch of a key, or begins one. Without `waker`, nobody waits for it.
+    pub(crate) fn fetch(
+        &self,
+        place: Place,
+        key: &[u8],
+        waker: Option<&task::Waker>,
+    ) -> Arc<Flight> {
+        let (flight, is_new) = self.copies.join(place, key, boot_ms(), waker);
+        if is_new {
+            self.put(Job::Fetch(Arc::clone(&flight)));
+        } else if waker.is_some() {
+            self.tally.count(Event::Joined);
+        }
+        flight
+    }
+
+    /// Passes a command to the origin.
+    pub(crate) fn pass(&self, request: PassRequest, waker: task::Waker) -> Arc<Pass> {
+        let pass = Arc::new(Pass::new(request, waker));
+        self.tally.count(Event::Passed);
+        self.put(Job::Pass(Arc::clone(&pass)));
+        pass
+    }
+
+    /// Reports a key whose copy was evicted. Called while locks of the cache are held.
+    pub(crate) fn note_departure(&self, leaving: &Leaving<'_>) {
+        if leaving.reason() == Reason::Cleared {
+            return;
+        }
+        let mut key = Vec::with_capacity(leaving.key_bytes());
+        leaving.read_key(&mut key);
+        // Without waking the thread: it may do this whenever it wakes for other reasons.
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.len() < DEPARTURES_MAX {
+            jobs.push(Job::Forget(key.into()));
+        }
+    }
+
+    fn put(&self, job: Job) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = jobs.iter().all(|job| matches!(job, Job::Forget(_)));
+        jobs.push(job);
+        drop(jobs);
+        if is_first {
+            self.waker.wake();
+        }
+    }
+
+    fn take_jobs(&self) -> Vec<Job> {
+        std::mem::take(&mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the change stream.
+    fn set_stream(&self, terms: Option<(Terms, u64)>) {
+        *self.stream.write().unwrap_or_else(PoisonError::into_inner) = terms;
+    }
+
+    /// True if there is a change stream.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.stream.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns whether the origin can be reached.
+    pub(crate) fn reach(&self) -> Reach {
+        match self.reach.load(Relaxed) {
+            reach if reach == Reach::Reached as u8 => Reach::Reached,
+            reach if reach == Reach::Unreachable as u8 => Reach::Unreachable,
+            _ => Reach::Unknown,
+        }
+    }
+
+    fn set_reach(&self, reach: Reach) {
+        self.reach.store(reach as u8, Relaxed);
+    }
+}
+
+/// Returns the part of `-m` that the lists of keys may use.
+pub(crate) fn listed_bytes(memory_bytes: u64) -> usize {
+    usize::try_from(memory_bytes / LISTED_PART).unwrap_or(usize::MAX)
+}
+
+/// Returns the time of the boot clock in milliseconds. It also advances while the machine sleeps,
+/// and nobody can set it.
+#[inline]
+pub(crate) fn boot_ms() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    secs * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The part of `-m` that the lists of keys may use is the whole divided by this.
+const LISTED_PART: u64 = 4;
+
+/// The maximum number of jobs at which another departure is still noted. A lost one only leaves a
+/// key listed until its bucket changes or its stripe is full.
+const DEPARTURES_MAX: usize = 64 * 1024;

@@ -1,0 +1,576 @@
+//! The near thread, which has all connections to the origin.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use larder::copies::FlightResult;
+use larder_protocol::ServerError;
+use larder_protocol::follow::{self, Message, Terms};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+
+use super::dial::{self, DialError, Dialed, Role};
+use super::job::{Concerned, Job, PassResult};
+use super::link::{Arrival, Link, LinkState, Lost, Pending, PendingRequest, push_follower};
+use super::{Event, Near, Reach, boot_ms, millis};
+use crate::log;
+
+/// The near thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct NearThread {
+    near: Arc<Near>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NearThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Fails if no file descriptors or threads are left.
+    pub(crate) fn start(near: &Arc<Near>) -> io::Result<Self> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut run = Loop::new(Arc::clone(near))?;
+        let ends = Arc::clone(&is_over);
+        let name = "near".to_owned();
+        let thread = Builder::new().name(name).spawn(move || {
+            while !ends.load(SeqCst) {
+                run.turn();
+            }
+            run.end();
+        })?;
+        Ok(Self { near: Arc::clone(near), is_over, thread: Some(thread) })
+    }
+}
+
+impl Drop for NearThread {
+    fn drop(&mut self) {
+        self.is_over.store(true, SeqCst);
+        self.near.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread is in the log.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The results of attempts to connect, each with the number of its link.
+type Dialings = Arc<Mutex<Vec<(usize, Result<Dialed, DialError>)>>>;
+
+/// The state of the thread.
+struct Loop {
+    near: Arc<Near>,
+    epoll: OwnedFd,
+    links: Vec<Link>,
+    dialings: Dialings,
+    /// Jobs that no link has taken yet, each with its deadline.
+    waiting: VecDeque<(Job, u64)>,
+    stream: Option<Stream>,
+    buffer: Vec<u8>,
+    /// The last trouble that the log contains, so that it is not repeated.
+    logged: Option<String>,
+}
+
+/// The change stream.
+struct Stream {
+    terms: Terms,
+    /// The numbers of the `alive` lines that the origin has not answered. Each is the time at which
+    /// the line was sent.
+    asked: VecDeque<u64>,
+    next_alive_ms: u64,
+}
+
+impl Loop {
+    fn new(near: Arc<Near>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(WAKER);
+        epoll::add(&epoll, &near.waker, data, EventFlags::IN)?;
+        // Copies of an earlier process would never be dropped.
+        near.copies.resubscribe();
+        Ok(Self {
+            near,
+            epoll,
+            links: LINKS.iter().map(|role| Link::new(*role)).collect(),
+            dialings: Arc::default(),
+            waiting: VecDeque::new(),
+            stream: None,
+            buffer: vec![0; BUFFER_BYTES],
+            logged: None,
+        })
+    }
+
+    /// Waits for events, then does everything that is due.
+    fn turn(&mut self) {
+        let mut events: [epoll::Event; LINKS.len() + 1] =
+            [epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+                LINKS.len() + 1];
+        let timeout = self.timeout();
+        let count = match epoll::wait(&self.epoll, &mut events[..], Some(&timeout)) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(error) => panic!("the near thread cannot wait: {error}"),
+        };
+        for event in &events[..count] {
+            match event.data.u64() {
+                WAKER => self.near.waker.reset(),
+                link => self.note_ready(link as usize),
+            }
+        }
+        let now_ms = boot_ms();
+        self.take_jobs(now_ms);
+        self.take_dialed(now_ms);
+        self.dispatch(now_ms);
+        self.ask_alive(now_ms);
+        self.give_up(now_ms);
+        self.dial(now_ms);
+        self.flush(now_ms);
+    }
+
+    /// Returns how long the thread may wait.
+    fn timeout(&self) -> Timespec {
+        let now_ms = boot_ms();
+        let is_busy =
+            !self.waiting.is_empty() || self.links.iter().any(|link| !link.pending.is_empty());
+        let alive_ms = self.stream.as_ref().map(|stream| stream.next_alive_ms);
+        let wait_ms = alive_ms.map_or(IDLE_MS, |at| at.saturating_sub(now_ms).min(IDLE_MS));
+        let wait_ms = if is_busy { wait_ms.min(BUSY_MS) } else { wait_ms };
+        let nanos = wait_ms % 1000 * 1_000_000;
+        Timespec { tv_sec: (wait_ms / 1000) as i64, tv_nsec: nanos as _ }
+    }
+
+    fn take_jobs(&mut self, now_ms: u64) {
+        let deadline_ms = now_ms + millis(self.near.options.timeout);
+        for job in self.near.take_jobs() {
+            match job {
+                Job::Forget(key) => {
+                    if let Some(place) = self.near.place_of(&key) {
+                        self.near.copies.forget(place, &key);
+                    }
+                }
+                job => self.waiting.push_back((job, deadline_ms)),
+            }
+        }
+    }
+
+    fn note_ready(&mut self, number: usize) {
+        let Some(link) = self.links.get_mut(number) else { return };
+        let mut arrivals = Vec::new();
+        let received = link.receive(&mut self.buffer);
+        let value_bytes_max = self.near.options.value_bytes_max;
+        // What has arrived before the end counts.
+        let parsed = link.parse(value_bytes_max, |arrival| arrivals.push(arrival));
+        for arrival in arrivals {
+            self.take(arrival);
+        }
+        if let Err(lost) = parsed.and(received) {
+            self.lose(number, &lost);
+        }
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        let near = &self.near;
+        match arrival {
+            Arrival::Message(Message::Changed(bucket)) => {
+                near.tally.count(Event::Message);
+                let dropped = near.copies.invalidate_bucket(bucket);
+                near.tally.add(Event::Dropped, dropped as u64);
+            }
+            Arrival::Message(Message::Flushed) => {
+                near.tally.count(Event::Flushed);
+                near.copies.invalidate_all();
+            }
+            Arrival::Message(Message::Heard(number)) => self.note_heard(number),
+            Arrival::Fetched { flight, is_late: true, .. } => {
+                // Rule: DetachedInvalidates
+                if let Some(place) = near.place_of(flight.key()) {
+                    near.copies.invalidate_key(place, flight.key());
+                }
+            }
+            Arrival::Fetched { flight, result, is_late: false } => {
+                let place = near.place_of(flight.key()).unwrap_or(flight.place());
+                near.tally.count_landing(near.copies.land(&flight, place, result));
+            }
+            Arrival::Answered { pass, result } => {
+                self.invalidate(&pass.request.concerned);
+                pass.end(result);
+            }
+        }
+    }
+
+    /// Drops the copies that a passed command concerns, before its client sees the answer.
+    fn invalidate(&self, concerned: &Concerned) {
+        // Rule: AnswerInvalidates, FlushInvalidates
+        match concerned {
+            Concerned::Key(key) => {
+                if let Some(place) = self.near.place_of(key) {
+                    self.near.copies.invalidate_key(place, key);
+                }
+            }
+            Concerned::All => self.near.copies.invalidate_all(),
+        }
+    }
+
+    fn note_heard(&mut self, number: u64) {
+        let Some(stream) = &mut self.stream else { return };
+        // An answer to a line that was never sent would prove nothing.
+        if let Some(at) = stream.asked.iter().position(|asked| *asked == number) {
+            stream.asked.drain(..=at);
+            // Rule: FreshFromSending
+            self.near.copies.refresh(number + millis(self.near.options.stale_max));
+        }
+    }
+
+    /// Passes waiting jobs to links, as far as these accept them.
+    fn dispatch(&mut self, now_ms: u64) {
+        for _ in 0..self.waiting.len() {
+            let Some((job, deadline_ms)) = self.waiting.pop_front() else { break };
+            let Some(number) = self.link_for(&job) else {
+                let is_hopeless = deadline_ms <= now_ms
+                    || self.near.reach() == Reach::Unreachable && !self.any_up();
+                match is_hopeless {
+                    true => self.refuse(job),
+                    false => self.waiting.push_back((job, deadline_ms)),
+                }
+                continue;
+            };
+            self.send(number, job, deadline_ms);
+        }
+    }
+
+    fn any_up(&self) -> bool {
+        self.links.iter().any(Link::is_up)
+    }
+
+    /// Returns the link for a job; `None` if the job must wait.
+    fn link_for(&mut self, job: &Job) -> Option<usize> {
+        let (role, is_large) = match job {
+            Job::Fetch(_) => (Role::Fetch, false),
+            Job::Pass(pass) if pass.request.is_binary() => (Role::Binary, pass.request.is_large()),
+            Job::Pass(pass) => (Role::Text, pass.request.is_large()),
+            Job::Forget(_) => return None,
+        };
+        let range = match (role, is_large) {
+            (Role::Text, true) => LARGE_LINKS,
+            (Role::Text, false) => TEXT_LINKS,
+            (Role::Binary, _) => BINARY_LINKS,
+            _ => FETCH_LINKS,
+        };
+        let pending_max = if is_large { 1 } else { PENDING_MAX };
+        let best = range
+            .clone()
+            .filter(|number| self.links[*number].is_up())
+            .filter(|number| self.links[*number].pending.len() < pending_max)
+            .min_by_key(|number| self.links[*number].pending.len());
+        // Links that are rarely needed connect when they are.
+        if best.is_none()
+            && let Some(number) = range.into_iter().find(|number| !self.links[*number].is_up())
+        {
+            self.links[number].is_wanted = true;
+        }
+        best
+    }
+
+    fn send(&mut self, number: usize, job: Job, deadline_ms: u64) {
+        let link = &mut self.links[number];
+        let of = match job {
+            Job::Fetch(flight) => {
+                let value_bytes_max = self.near.options.value_bytes_max;
+                link.push(|out| follow::push_fetch(out, flight.key(), value_bytes_max));
+                self.near.tally.count(Event::Fetched);
+                PendingRequest::Fetch(flight)
+            }
+            Job::Pass(pass) => {
+                link.push(|out| out.extend_from_slice(&pass.request.bytes));
+                PendingRequest::Pass(pass)
+            }
+            Job::Forget(_) => return,
+        };
+        link.pending.push_back(Pending { of, deadline_ms });
+    }
+
+    /// Fails a job that was not sent.
+    fn refuse(&self, job: Job) {
+        self.near.tally.count(Event::Unreachable);
+        match job {
+            Job::Fetch(flight) => {
+                self.near.copies.give_up(&flight, FlightResult::Failed(UNREACHABLE.into()));
+            }
+            Job::Pass(pass) => pass.end(PassResult::Failed(ServerError::OriginUnreachable)),
+            Job::Forget(_) => {}
+        }
+    }
+
+    /// Gives up requests that the origin has not answered in time. The link stays: the answers may
+    /// still come.
+    fn give_up(&mut self, now_ms: u64) {
+        let patience_ms = PATIENCE * millis(self.near.options.timeout);
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            let is_stuck =
+                link.pending.front().is_some_and(|front| front.deadline_ms + patience_ms <= now_ms);
+            if is_stuck {
+                self.lose(number, &Lost::Silent);
+                continue;
+            }
+            while let Some(pending) = self.links[number].pending.get(self.links[number].given_up)
+                && pending.deadline_ms <= now_ms
+            {
+                self.fail(&pending.of);
+                self.links[number].given_up += 1;
+            }
+        }
+        let silent_ms = 2 * millis(self.near.options.stale_max);
+        let asked = self.stream.as_ref().and_then(|stream| stream.asked.front());
+        if asked.is_some_and(|asked| asked + silent_ms <= now_ms) {
+            self.lose(STREAM, &Lost::Silent);
+        }
+    }
+
+    /// Fails a request that was sent, and whose answer is not awaited any more.
+    fn fail(&self, request: &PendingRequest) {
+        match request {
+            PendingRequest::Follower => return,
+            PendingRequest::Fetch(flight) => {
+                self.near.copies.give_up(flight, FlightResult::Failed(SILENT.into()));
+            }
+            PendingRequest::Pass(pass) => {
+                // Rule: LossInvalidates
+                self.invalidate(&pass.request.concerned);
+                pass.end(PassResult::Failed(ServerError::OriginSilent));
+            }
+        }
+        self.near.tally.count(Event::Silent);
+    }
+
+    /// Ends a link.
+    fn lose(&mut self, number: usize, lost: &Lost) {
+        let link = &mut self.links[number];
+        let retry_ms = boot_ms() + RETRY_MS;
+        link.state = LinkState::Down { retry_ms };
+        let pending = std::mem::take(&mut link.pending);
+        link.given_up = 0;
+        for request in pending {
+            self.fail(&request.of);
+        }
+        if number == STREAM && self.stream.take().is_some() {
+            self.near.tally.count(Event::StreamLost);
+            self.near.set_stream(None);
+            self.near.copies.resubscribe();
+            self.report(format!(
+                "the change stream is lost: {lost}; nothing is copied until it is \
+                 restored"
+            ));
+        } else if !matches!(lost, Lost::Closed) {
+            self.report(format!("a connection is lost: {lost}"));
+        }
+    }
+
+    /// Sends `alive` when it is due.
+    fn ask_alive(&mut self, now_ms: u64) {
+        let Some(stream) = &mut self.stream else { return };
+        if now_ms < stream.next_alive_ms || stream.asked.back() == Some(&now_ms) {
+            return;
+        }
+        stream.asked.push_back(now_ms);
+        stream.next_alive_ms = now_ms + millis(self.near.options.stale_max) / ALIVE_PART;
+        self.links[STREAM].push(|out| follow::push_alive(out, now_ms));
+    }
+
+    /// Begins the attempts to connect that are due.
+    fn dial(&mut self, now_ms: u64) {
+        for number in 0..self.links.len() {
+            let link = &mut self.links[number];
+            let needed = link.is_wanted || !LAZY_LINKS.contains(&number);
+            match link.state {
+                LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}
+                LinkState::Dialing { since_ms } if since_ms + DIAL_MS_MAX <= now_ms => {
+                    // The thread of the attempt is stuck, for example because of a name server.
+                    self.near.set_reach(Reach::Unreachable);
+                    continue;
+                }
+                _ => continue,
+            }
+            link.state = LinkState::Dialing { since_ms: now_ms };
+            let (dialings, near) = (Arc::clone(&self.dialings), Arc::clone(&self.near));
+            dial::start(&self.near.options, link.role, move |dialed| {
+                dialings.lock().unwrap_or_else(PoisonError::into_inner).push((number, dialed));
+                near.waker.wake();
+            });
+        }
+    }
+
+    fn take_dialed(&mut self, now_ms: u64) {
+        let dialed =
+            std::mem::take(&mut *self.dialings.lock().unwrap_or_else(PoisonError::into_inner));
+        for (number, dialed) in dialed {
+            match dialed {
+                Ok(dialed) => self.rise(number, dialed, now_ms),
+                Err(error) => self.note_refused(number, &error, now_ms),
+            }
+        }
+    }
+
+    fn rise(&mut self, number: usize, dialed: Dialed, now_ms: u64) {
+        let data = epoll::EventData::new_u64(number as u64);
+        if let Err(error) = epoll::add(&self.epoll, &dialed.socket, data, EventFlags::IN) {
+            let lost = Lost::Io(error.into());
+            return self.lose(number, &lost);
+        }
+        self.near.set_reach(Reach::Reached);
+        self.links[number].rise(dialed.socket);
+        match dialed.terms {
+            Some(terms) => self.begin_stream(terms, now_ms),
+            None if self.links[number].role == Role::Fetch => self.name_stream(number, now_ms),
+            None => {}
+        }
+    }
+
+    fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
+        let subscription = self.near.copies.subscription();
+        self.stream =
+            Some(Stream { terms, subscription, asked: VecDeque::new(), next_alive_ms: now_ms });
+        for number in FETCH_LINKS {
+            if self.links[number].is_up() {
+                self.name_stream(number, now_ms);
+            }
+        }
+        // After the links know the stream: a worker that sees it may put a fetch.
+        self.near.set_stream(Some((terms, subscription)));
+        self.report(format!("{} reports its changes", self.near.options.origin));
+    }
+
+    /// Tells the origin which change stream the fetches of a link belong to.
+    fn name_stream(&mut self, number: usize, now_ms: u64) {
+        let Some(stream) = &self.stream else { return };
+        let link = &mut self.links[number];
+        link.push(|out| push_follower(out, &stream.terms));
+        let deadline_ms = now_ms + millis(self.near.options.timeout);
+        link.pending.push_back(Pending { of: PendingRequest::Follower, deadline_ms });
+    }
+
+    fn note_refused(&mut self, number: usize, error: &DialError, now_ms: u64) {
+        let link = &mut self.links[number];
+        link.failures += 1;
+        let backoff_ms = (RETRY_MS << link.failures.min(8)).min(RETRY_MS_MAX);
+        link.state = LinkState::Down { retry_ms: now_ms + backoff_ms };
+        let is_reached = error.is_reached() || self.any_up();
+        self.near.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
+        self.report(error.to_string());
+    }
+
+    /// Logs trouble, unless the log has the same text last.
+    fn report(&mut self, text: String) {
+        if self.logged.as_ref() != Some(&text) {
+            log::warn(format_args!("larderd: origin {}: {text}", self.near.options.origin));
+            self.logged = Some(text);
+        }
+    }
+
+    fn flush(&mut self, _now_ms: u64) {
+        for number in 0..self.links.len() {
+            let link = &mut self.links[number];
+            if !link.is_up() || !link.has_output() {
+                continue;
+            }
+            if let Err(lost) = link.flush() {
+                self.lose(number, &lost);
+                continue;
+            }
+            self.await_output(number);
+        }
+    }
+
+    /// Makes the poller wait until a link accepts output, if it has any.
+    fn await_output(&mut self, number: usize) {
+        let link = &mut self.links[number];
+        let LinkState::Up(socket) = &link.state else { return };
+        if link.has_output() == link.awaits_output {
+            return;
+        }
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, link.has_output());
+        let data = epoll::EventData::new_u64(number as u64);
+        match epoll::modify(&self.epoll, socket, data, flags) {
+            Ok(()) => link.awaits_output = link.has_output(),
+            Err(error) => {
+                let lost = Lost::Io(error.into());
+                self.lose(number, &lost);
+            }
+        }
+    }
+
+    /// Fails everything that is under way.
+    fn end(&mut self) {
+        for job in self.near.take_jobs() {
+            self.refuse(job);
+        }
+        while let Some((job, _)) = self.waiting.pop_front() {
+            self.refuse(job);
+        }
+        for number in 0..self.links.len() {
+            for pending in std::mem::take(&mut self.links[number].pending) {
+                self.fail(&pending.of);
+            }
+        }
+    }
+}
+
+/// The text of a fetch that failed because the origin cannot be reached.
+pub(crate) const UNREACHABLE: &str = "unreachable";
+
+/// The text of a fetch that the origin has not answered.
+const SILENT: &str = "silent";
+
+/// The roles of the links, by their number.
+const LINKS: [Role; 11] = [
+    Role::Stream,
+    Role::Fetch,
+    Role::Fetch,
+    Role::Text,
+    Role::Text,
+    Role::Text,
+    Role::Text,
+    Role::Text,
+    Role::Text,
+    Role::Binary,
+    Role::Binary,
+];
+
+const STREAM: usize = 0;
+const FETCH_LINKS: std::ops::Range<usize> = 1..3;
+const TEXT_LINKS: std::ops::Range<usize> = 3..5;
+/// For commands with large values, one at a time on each, so that they hold up no other command.
+const LARGE_LINKS: std::ops::Range<usize> = 5..9;
+const BINARY_LINKS: std::ops::Range<usize> = 9..11;
+/// The links that connect only when they are needed.
+const LAZY_LINKS: std::ops::Range<usize> = 5..11;
+
+/// The number of the waker among the events.
+const WAKER: u64 = u64::MAX;
+
+/// The requests in flight on a link.
+const PENDING_MAX: usize = 256;
+
+/// The link is lost when its first request has waited for so many timeouts.
+const PATIENCE: u64 = 10;
+
+/// `alive` is sent so many times in `--near-max-stale`.
+const ALIVE_PART: u64 = 4;
+
+/// The pause before a new attempt to connect. It doubles with each failure.
+const RETRY_MS: u64 = 20;
+const RETRY_MS_MAX: u64 = 1000;
+
+/// An attempt that takes longer makes the origin count as unreachable.
+const DIAL_MS_MAX: u64 = 2000;
+
+/// The longest wait of the thread, without and with requests that may time out.
+const IDLE_MS: u64 = 100;
+const BUSY_MS: u64 = 5;
+
+const BUFFER_BYTES: usize = 256 * 1024;

@@ -1,0 +1,361 @@
+//! Commands of a near cache: reads that copies answer or that fetch an item, and commands that the
+//! origin executes.
+
+use std::sync::Arc;
+
+use larder::copies::{Flight, FlightResult};
+use larder::{DiskNeed, StoreMode};
+use larder_protocol::{Command, Frame, OwnedCommand, OwnedFrame, Response, ServerError, Store};
+use larder_stats::Counter;
+
+use super::batch::{Batch, ParsedCommand, Step};
+use super::payload::payload_bytes;
+use super::{Next, Session, State};
+use crate::near::{Concerned, Event, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way};
+
+/// A command that waits for the origin.
+#[derive(Debug)]
+pub(super) enum WaitingForOrigin {
+    /// A read waits for a fetch.
+    Read { flight: Arc<Flight>, command: OwnedCommand, frame: OwnedFrame },
+    /// A command waits for its answer.
+    Pass { pass: Arc<Pass>, frame: OwnedFrame },
+    /// A store is refused, and waits until its item is removed from the origin. Then its value is
+    /// skipped, and the client receives the response.
+    Removal { pass: Arc<Pass>, frame: OwnedFrame, payload_bytes: u64, response: Response },
+}
+
+/// A store whose value has not arrived completely.
+#[derive(Debug)]
+pub(super) struct ArrivingValue {
+    /// The line of the store, and what has arrived of the value.
+    bytes: Vec<u8>,
+    left_bytes: usize,
+    store: OwnedCommandOfStore,
+    frame: OwnedFrame,
+}
+
+#[derive(Debug)]
+struct OwnedCommandOfStore {
+    key: Box<[u8]>,
+    value_bytes: usize,
+}
+
+impl WaitingForOrigin {
+    /// Returns the memory that the command owns, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::Read { command, .. } => command.key().len(),
+                Self::Pass { pass, .. } | Self::Removal { pass, .. } => pass.held_bytes(),
+            }
+    }
+}
+
+impl ArrivingValue {
+    /// Returns the memory that the store owns, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+}
+
+impl Session {
+    /// Executes a command of a near cache.
+    pub(super) fn run_near(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+        near: &Near,
+        is_sampled: bool,
+    ) -> Step {
+        let flushes = batch.executor.server().options.flush_all;
+        match Way::of(parsed.command, parsed.frame) {
+            Way::Local => self.run_permitted(batch, parsed, is_sampled),
+            Way::Read if near.is_fresh() => {
+                self.reads_copy = true;
+                let step = self.run_permitted(batch, parsed, is_sampled);
+                self.reads_copy = false;
+                step
+            }
+            Way::Read => {
+                batch.executor.counters().bump(Counter::CmdGet);
+                batch.executor.counters().bump(Counter::GetMisses);
+                self.fetch_from_origin(batch, parsed, near)
+            }
+            Way::Origin => match parsed.command {
+                Command::Store(store) => self.store_at_origin(batch, store, parsed, near),
+                command => match command.key() {
+                    Some(key) => {
+                        self.pass_to_origin(batch, parsed, near, Concerned::Key(key.into()))
+                    }
+                    None => Step::GoOn(parsed.consumed),
+                },
+            },
+            // The refusal is local.
+            Way::Everything if !flushes => self.run_permitted(batch, parsed, is_sampled),
+            Way::Everything => self.pass_to_origin(batch, parsed, near, Concerned::All),
+        }
+    }
+
+    /// Handles a read that found no copy.
+    #[cold]
+    pub(super) fn miss_copy(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        let Some(near) = batch.executor.near() else { return Step::GoOn(parsed.consumed) };
+        let Some(key) = parsed.command.key() else { return Step::GoOn(parsed.consumed) };
+        if near.place_of(key).is_some_and(|place| near.copies.is_absent(place, key)) {
+            near.tally.count(Event::AbsentHit);
+            batch.respond(&Response::Miss, parsed.frame);
+            return Step::GoOn(parsed.consumed);
+        }
+        self.fetch_from_origin(batch, parsed, near)
+    }
+
+    /// Fetches the item of a read, and those of the reads that follow it in the input.
+    fn fetch_from_origin(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+        near: &Near,
+    ) -> Step {
+        let ParsedCommand { command, frame, consumed, .. } = parsed;
+        let owned = command.keep();
+        let waker = batch.executor.connection_waker().filter(|_| !self.is_brief);
+        let (Some(command), Some(waker)) = (owned, waker) else {
+            batch.respond(&ServerError::OriginUnreachable.into(), frame);
+            return Step::GoOn(consumed);
+        };
+        let Some(place) = near.place_of(command.key()) else {
+            return self.read_at_origin(batch, &command.command(), frame, consumed, false);
+        };
+        let flight = near.fetch(place, command.key(), Some(&waker));
+        for (key, need) in self.ahead(parsed.rest).take(AHEAD_MAX) {
+            if need == DiskNeed::Reads
+                && self.may_read_key(key)
+                && batch.executor.cache().peek(key).is_none()
+                && let Some(place) = near.place_of(key)
+                && !near.copies.is_absent(place, key)
+            {
+                near.fetch(place, key, None);
+            }
+        }
+        let frame = frame.keep();
+        self.state = State::Near(Box::new(WaitingForOrigin::Read { flight, command, frame }));
+        Step::Stop(consumed, Next::Origin)
+    }
+
+    /// Passes a read to the origin, without making a copy.
+    fn read_at_origin(
+        &mut self,
+        batch: &mut Batch<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        consumed: usize,
+        reads_much: bool,
+    ) -> Step {
+        match PassRequest::read(command, frame) {
+            Some(request) if reads_much => {
+                self.await_answer(batch, request.reading_much(), frame, consumed)
+            }
+            Some(request) => self.await_answer(batch, request, frame, consumed),
+            None => Step::GoOn(consumed),
+        }
+    }
+
+    fn pass_to_origin(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+        _near: &Near,
+        concerned: Concerned,
+    ) -> Step {
+        let ParsedCommand { command, frame, input, consumed, .. } = parsed;
+        let is_of_list = matches!(
+            command,
+            Command::Get { .. } | Command::LeaseGet { .. } | Command::Inspect { .. }
+        ) && matches!(frame, Frame::Text { .. });
+        if is_of_list {
+            return self.read_at_origin(batch, command, frame, consumed, false);
+        }
+        let bytes = input.get(..consumed).unwrap_or_default().to_vec();
+        self.await_answer(batch, PassRequest::raw(bytes, frame, concerned), frame, consumed)
+    }
+
+    fn await_answer(
+        &mut self,
+        batch: &mut Batch<'_>,
+        request: PassRequest,
+        frame: &Frame<'_>,
+        consumed: usize,
+    ) -> Step {
+        let waker = batch.executor.connection_waker().filter(|_| !self.is_brief);
+        let (Some(near), Some(waker)) = (batch.executor.near(), waker) else {
+            batch.respond(&ServerError::OriginUnreachable.into(), frame);
+            return Step::GoOn(consumed);
+        };
+        let (pass, frame) = (near.pass(request, waker), frame.keep());
+        self.state = State::Near(Box::new(WaitingForOrigin::Pass { pass, frame }));
+        Step::Stop(consumed, Next::Origin)
+    }
+
+    /// Passes a store to the origin once its value is complete.
+    fn store_at_origin(
+        &mut self,
+        batch: &mut Batch<'_>,
+        store: &Store<'_>,
+        parsed: ParsedCommand<'_>,
+        near: &Near,
+    ) -> Step {
+        let ParsedCommand { frame, input, consumed, rest, .. } = parsed;
+        let bytes = payload_bytes(store, frame);
+        if let Some(response) = batch.executor.refusal(store, frame) {
+            return self.refuse_store(batch, (store, bytes), parsed, (near, response));
+        }
+        let Some(block) = rest.get(..bytes) else {
+            let line = input.get(..consumed).unwrap_or_default().to_vec();
+            let kept =
+                OwnedCommandOfStore { key: store.key.into(), value_bytes: store.value_bytes };
+            let (store, frame) = (kept, frame.keep());
+            let arriving = ArrivingValue { bytes: line, left_bytes: bytes, store, frame };
+            self.state = State::NearValue(Box::new(arriving));
+            return Step::GoOn(consumed);
+        };
+        if frame.value_of(block).is_none() {
+            batch.respond(&batch.executor.bad_data_chunk(store), frame);
+            return Step::GoOn(consumed + bytes);
+        }
+        let bytes = input.get(..consumed + bytes).unwrap_or_default().to_vec();
+        let consumed = bytes.len();
+        let request = PassRequest::raw(bytes, frame, Concerned::Key(store.key.into()));
+        self.await_answer(batch, request, frame, consumed)
+    }
+
+    /// Refuses a store whose value is too large for this server. Like at the origin, a store that
+    /// fails for this reason removes the item that it would have replaced.
+    fn refuse_store(
+        &mut self,
+        batch: &mut Batch<'_>,
+        (store, bytes): (&Store<'_>, usize),
+        ParsedCommand { frame, consumed, .. }: ParsedCommand<'_>,
+        (near, response): (&Near, Response),
+    ) -> Step {
+        let removes = store.mode == StoreMode::Set || matches!(frame, Frame::Meta(_));
+        let waker = batch.executor.connection_waker().filter(|_| !self.is_brief && removes);
+        let Some(waker) = waker else {
+            self.pass_over(batch, bytes as u64, Some(response), frame);
+            return Step::GoOn(consumed);
+        };
+        let pass = near.pass(PassRequest::removal(store.key), waker);
+        let (frame, payload_bytes) = (frame.keep(), bytes as u64);
+        let removal = WaitingForOrigin::Removal { pass, frame, payload_bytes, response };
+        self.state = State::Near(Box::new(removal));
+        Step::Stop(consumed, Next::Origin)
+    }
+
+    /// Receives a part of the value of a store.
+    pub(super) fn receive_near_value(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
+        let State::NearValue(arriving) = &mut self.state else { return Step::GoOn(0) };
+        let part = input.get(..arriving.left_bytes).unwrap_or(input);
+        arriving.bytes.extend_from_slice(part);
+        arriving.left_bytes -= part.len();
+        let consumed = part.len();
+        if arriving.left_bytes > 0 {
+            return Step::GoOn(consumed);
+        }
+        let State::NearValue(arriving) = std::mem::replace(&mut self.state, State::Command) else {
+            return Step::GoOn(consumed);
+        };
+        let ArrivingValue { bytes, store, frame, .. } = *arriving;
+        let frame = frame.frame_with(&store.key);
+        let block_bytes = store.value_bytes + frame.value_end().len();
+        let block = bytes.len().checked_sub(block_bytes).and_then(|at| bytes.get(at..));
+        if block.and_then(|block| frame.value_of(block)).is_none() {
+            let head = Store { key: &store.key, value_bytes: store.value_bytes, ..Store::PLAIN };
+            batch.respond(&batch.executor.bad_data_chunk(&head), &frame);
+            return Step::GoOn(consumed);
+        }
+        let request = PassRequest::raw(bytes, &frame, Concerned::Key(store.key.clone()));
+        self.await_answer(batch, request, &frame, consumed)
+    }
+
+    /// Continues a command once the origin has answered.
+    pub(super) fn await_origin(&mut self, batch: &mut Batch<'_>) -> Step {
+        let State::Near(waiting) = &self.state else { return Step::GoOn(0) };
+        let is_ready = match &**waiting {
+            WaitingForOrigin::Read { flight, .. } => flight.result().is_some(),
+            WaitingForOrigin::Pass { pass, .. } | WaitingForOrigin::Removal { pass, .. } => {
+                pass.result().is_some()
+            }
+        };
+        if !is_ready {
+            return Step::Stop(0, Next::Origin);
+        }
+        let State::Near(waiting) = std::mem::replace(&mut self.state, State::Command) else {
+            return Step::GoOn(0);
+        };
+        match *waiting {
+            WaitingForOrigin::Read { flight, command, frame } => {
+                let frame = frame.frame_with(command.key());
+                self.end_read(batch, &flight, &command.command(), &frame)
+            }
+            WaitingForOrigin::Pass { pass, frame } => {
+                self.end_pass(batch, &pass, &frame.frame());
+                Step::GoOn(0)
+            }
+            WaitingForOrigin::Removal { pass, frame, payload_bytes, response } => {
+                let response = match pass.result() {
+                    Some(PassResult::Failed(error)) => (*error).into(),
+                    _ => response,
+                };
+                self.pass_over(batch, payload_bytes, Some(response), &frame.frame());
+                Step::GoOn(0)
+            }
+        }
+    }
+
+    fn end_read(
+        &mut self,
+        batch: &mut Batch<'_>,
+        flight: &Flight,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+    ) -> Step {
+        let response = match flight.result() {
+            Some(FlightResult::Value(item)) => {
+                batch.executor.show_fetched(command, item, frame, &mut batch.out.bytes)
+            }
+            Some(FlightResult::Absent { .. }) => Response::Miss,
+            Some(FlightResult::Uncopied) | None => {
+                return self.read_at_origin(batch, command, frame, 0, true);
+            }
+            Some(FlightResult::Failed(reason)) => {
+                self.parser.end_list();
+                match &**reason {
+                    UNREACHABLE => ServerError::OriginUnreachable.into(),
+                    _ => ServerError::OriginSilent.into(),
+                }
+            }
+        };
+        batch.respond(&response, frame);
+        Step::GoOn(0)
+    }
+
+    fn end_pass(&mut self, batch: &mut Batch<'_>, pass: &Pass, frame: &Frame<'_>) {
+        match pass.result() {
+            Some(PassResult::Answer(bytes)) => {
+                batch.out.bytes.extend_from_slice(bytes);
+                let is_error = [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"];
+                if is_error.iter().any(|error| bytes.starts_with(error)) {
+                    self.parser.end_list();
+                }
+            }
+            Some(PassResult::Failed(error)) => {
+                self.parser.end_list();
+                batch.respond(&(*error).into(), frame);
+            }
+            None => {}
+        }
+    }
+}
+
+/// The maximum number of reads whose items are fetched together.
+const AHEAD_MAX: usize = 64;
