@@ -30,7 +30,7 @@
 //! | `segment` | `Segments` | slots, records, segment headers, appenders, the segment allocator, flushes |
 //! | `superblock` | | the parameters of an existing region |
 //! | `process` | `Peers` | thread slots, peers, waiting, the context of an operation |
-//! | `region`, `error`, `journal` | `Region` | memory and layout; errors that several modules return; the trait that records changes |
+//! | `region`, `error`, `journal`, `listener` | `Region` | memory and layout; errors that several modules return; the traits that record and report changes |
 //!
 //! `interleavings` tests the engine under shuttle and Miri, which run its threads in many orders.
 #![deny(unsafe_code)]
@@ -45,6 +45,7 @@ mod inspect;
 #[cfg(any(feature = "interleavings", miri))]
 mod interleavings;
 mod journal;
+mod listener;
 mod open;
 mod ops;
 mod process;
@@ -64,6 +65,7 @@ pub use inspect::item::{ItemReport, ItemReports};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
 pub use journal::{Change, Entry, Journal, Refusal};
+pub use listener::ChangeListener;
 pub use open::{Config, CreateError, Role};
 pub use ops::arithmetic::signed::{Signed, SignedChange, SignedRequest};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};

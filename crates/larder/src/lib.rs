@@ -83,10 +83,10 @@ pub use backend::waited;
 pub use cache::Cache;
 pub use client::{Client, ClientError, ClientStore, ClientStored, Hit};
 pub use larder_engine::{
-    Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
-    ItemReport, ItemReports, JoinError, Lease, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss,
-    PeerReport, ReadOptions, Reason, Refusal, Removed, Report, Sampled, SegmentReport, Signed,
-    SignedChange, SignedRequest, Stale, StoreError, StoreRequest, Stored,
+    Arithmetic, ArithmeticRequest, Basis, Broken, ChangeListener, CreateError, Cursor, Deletion,
+    Dumped, Evicted, ItemReport, ItemReports, JoinError, Lease, Leaving, LimitError, MetaOutcome,
+    MetaUpdate, Miss, PeerReport, ReadOptions, Reason, Refusal, Removed, Report, Sampled,
+    SegmentReport, Signed, SignedChange, SignedRequest, Stale, StoreError, StoreRequest, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use larder_item::Second;
+
 use crate::engine::Engine;
 use crate::index::removal::{Leaving, Removed};
+use crate::listener::ChangeListener;
 
 impl Engine {
     /// Reports every removal to `listener` while the switch [`Engine::removals_wanted`] is on. Only
@@ -27,5 +30,36 @@ impl Engine {
     /// when the hook has returned.
     pub fn set_departure_hook(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
         self.index().removals().set_hook(hook);
+    }
+
+    /// Sets the change listener for the rest of the engine's life. Only the first call counts.
+    ///
+    /// The engine itself reports the items that a removal by prefix removes, and flushes that become
+    /// due. Its callers report their operations with [`Engine::report_change`] and
+    /// [`Engine::report_clear`], because only they know when an operation is complete.
+    pub fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
+        self.segments().set_listener(listener);
+    }
+
+    /// Reports a change of the item of a key to the change listener.
+    ///
+    /// Cost: a load and a branch without a listener.
+    #[inline]
+    pub fn report_change(&self, key: &[u8]) {
+        if let Some(listener) = self.segments().listener() {
+            listener.changed(key);
+        }
+    }
+
+    /// Reports to the change listener that all items are gone.
+    pub fn report_clear(&self) {
+        if let Some(listener) = self.segments().listener() {
+            listener.cleared();
+        }
+    }
+
+    /// Runs a scheduled flush that is due, as every operation does.
+    pub fn flush_if_due(&self, now: Second) {
+        self.segments().flush_if_due(now);
     }
 }

@@ -54,7 +54,8 @@ impl Segments {
     #[cold]
     fn flush_due(&self, at: u64, now: Second) {
         if at == ALL_ALONG | u64::from(now) {
-            return self.hide();
+            self.hide();
+            return self.report_clear();
         }
         let due = self.region().word(global::FLUSH_AT);
         let is_hiding = || due.load(Acquire) == HIDING;
@@ -65,8 +66,17 @@ impl Segments {
         // it does anything else.
         if is_first || is_hiding() {
             self.hide_from(next, is_hiding);
+            // Before the flush counts as done: a thread that finds no flush due knows that this
+            // one has been reported.
+            self.report_clear();
             // By this time, another flush may already be due.
             let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);
+        }
+    }
+
+    fn report_clear(&self) {
+        if let Some(listener) = self.listener() {
+            listener.cleared();
         }
     }
 

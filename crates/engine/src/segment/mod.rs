@@ -2,9 +2,10 @@
 //! modules contain the records, the segments' headers, the appenders that write to segments, and
 //! the allocator.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
+use crate::listener::ChangeListener;
 use crate::process::Peers;
 use crate::region::Region;
 use crate::segment::shortage::Wake;
@@ -34,12 +35,14 @@ pub(crate) struct Segments {
     wake: OnceLock<Wake>,
     /// The end of the fresh segments whose memory this process has populated.
     populated: AtomicU64,
+    /// Is called after each change, if it is set.
+    listener: OnceLock<Arc<dyn ChangeListener>>,
 }
 
 impl Segments {
     pub(crate) fn new(peers: Peers, keeps_versions: bool, evicts: bool) -> Self {
-        let (wake, populated) = Default::default();
-        Self { peers, keeps_versions, evicts, wake, populated }
+        let (wake, populated, listener) = Default::default();
+        Self { peers, keeps_versions, evicts, wake, populated, listener }
     }
 
     #[inline]
@@ -56,6 +59,17 @@ impl Segments {
     #[inline]
     pub(crate) fn record_at(&self, slot: Slot) -> usize {
         self.region().segment_at(slot.segment()) + slot.offset()
+    }
+
+    /// Sets the change listener, once.
+    pub(crate) fn set_listener(&self, listener: Arc<dyn ChangeListener>) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Returns the change listener.
+    #[inline]
+    pub(crate) fn listener(&self) -> Option<&dyn ChangeListener> {
+        self.listener.get().map(|listener| &**listener)
     }
 
     /// True if each record of an item has a version.

@@ -224,6 +224,11 @@ impl Cache {
         self.shared().time.system_second()
     }
 
+    /// Same as [`Cache::system_second`], but in milliseconds.
+    pub fn system_ms(&self) -> u64 {
+        self.shared().time.system_ms()
+    }
+
     /// Moves a [`Clock::Ticked`](crate::Clock::Ticked) clock forward. An earlier second has no
     /// effect.
     ///

@@ -98,7 +98,11 @@ impl Cache {
     /// ```
     pub fn claim(&self, key: &[u8], cas: u64) -> bool {
         let claim = |engine: &Engine, operation: &Operation<'_>| engine.claim(operation, key, cas);
-        self.blocking().backend.in_memory(claim)
+        let is_claimed = self.blocking().backend.in_memory(claim);
+        if is_claimed {
+            self.shared().engine.report_change(key);
+        }
+        is_claimed
     }
 
     /// Prefetches the memory that operations on these keys will read into the processor's caches.

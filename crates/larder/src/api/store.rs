@@ -42,6 +42,7 @@ impl Cache {
     pub fn give_up(&self, request: &StoreRequest<'_>) {
         self.shared().flights.detach(request.key);
         self.blocking().backend.in_memory(|engine, operation| engine.give_up(operation, request));
+        self.shared().engine.report_change(request.key);
     }
 
     /// True if an item with a key and a value of these lengths is within the size limit.

@@ -1,6 +1,8 @@
 //! Subscriptions to removals of items, and the hook for servers.
 
-use larder_engine::Leaving;
+use std::sync::Arc;
+
+use larder_engine::{ChangeListener, Leaving};
 
 use crate::api::cache::Cache;
 use crate::process::removals::Removals;
@@ -58,5 +60,26 @@ impl Cache {
     /// ```
     pub fn set_departure_hook(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
         self.shared().engine.set_departure_hook(Box::new(hook));
+    }
+
+    /// Registers a listener that is called after each change of an item, as long as the cache
+    /// exists. Only the first call of this method has an effect. For servers that report changes to
+    /// the holders of copies; programs use [`Cache::subscribe`].
+    ///
+    /// The listener is called after other threads can read the change and before the operation
+    /// returns. Changes by other processes that share the cache are not reported.
+    ///
+    /// Cost: a load per change without a listener.
+    pub fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
+        self.shared().engine.set_change_listener(listener);
+    }
+
+    /// Runs a clear of [`Cache::clear_at`] that is due. Every operation does the same.
+    pub fn clear_if_due(&self) {
+        let (shared, now) = (self.shared(), self.now());
+        match shared.tier.own() {
+            Some(tier) => tier.clear_if_due(&shared.engine, now),
+            None => shared.engine.flush_if_due(now),
+        }
     }
 }

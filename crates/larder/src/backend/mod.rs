@@ -1,6 +1,7 @@
 //! Operations on items that may be in memory or, with a disk tier, only on the disk.
 
 mod change;
+mod effect;
 pub(crate) mod large;
 mod read;
 pub(crate) mod removal;

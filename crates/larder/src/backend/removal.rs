@@ -123,6 +123,7 @@ impl CacheRemoval {
         let is_removed = backend.with_thread_slot(|engine, thread| {
             engine.remove_prefix_of_key(thread, &self.memory, key, now)
         })?;
+        backend.shared.engine.report_change(key);
         // An item that was also in memory has been counted there.
         self.removed += u64::from(is_forgotten && !is_removed);
         Ok(())
@@ -206,6 +207,7 @@ impl StoreRemoval {
         let removed = backend.with_thread_slot(|engine, thread| {
             tier.remove(engine, &Operation::new(thread, now), &target, None)
         });
+        shared.engine.report_change(key);
         waited(removed.map_or_else(NotPerformed::into_poll, |removed| Poll::Ready(Ok(removed))))
     }
 

@@ -60,9 +60,11 @@ impl Raw<'_> {
             None => shared.engine.flush(),
             Some(tier) => {
                 tier.clear(|| shared.engine.flush())?;
-                self.backend.await_durable(tier, b"")?;
+                shared.engine.report_clear();
+                return self.backend.await_durable(tier, b"");
             }
         }
+        shared.engine.report_clear();
         Ok(())
     }
 
@@ -73,8 +75,8 @@ impl Raw<'_> {
     pub fn clear_at(self, at: Second) -> Result<(), StoreError> {
         let Backend { shared, now, .. } = self.backend;
         match shared.tier.usable()? {
+            _ if at <= now => return self.clear(),
             None => shared.engine.flush_at(at, now),
-            Some(_) if at <= now => return self.clear(),
             Some(tier) => {
                 tier.clear_at(at, || shared.engine.flush_at(at, now))?;
                 self.backend.await_durable(tier, b"")?;
@@ -91,6 +93,7 @@ impl Raw<'_> {
         let Backend { shared, now, .. } = self.backend;
         if shared.tier.is_none() {
             shared.engine.flush_second(now);
+            shared.engine.report_clear();
             return Ok(());
         }
         self.clear()?;

@@ -118,7 +118,9 @@ impl Upload {
         let publish = |engine: &Engine, thread: &ThreadSlot| {
             engine.publish_upload(&Operation::new(thread, now), arriving, request)
         };
-        with_thread_slot(&self.shared, publish)
+        let stored = with_thread_slot(&self.shared, publish);
+        self.shared.engine.report_change(request.key);
+        stored
     }
 
     /// Copies the value into one buffer and stores that buffer. The pieces that have arrived

@@ -120,6 +120,13 @@ impl Time {
         self.second_at(clock_gettime(ClockId::MonotonicCoarse).tv_sec)
     }
 
+    /// Returns the cache's time according to the system's monotonic clock, in milliseconds: the
+    /// second and its part that has passed.
+    pub(crate) fn system_ms(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        u64::from(self.second_at(now.tv_sec)) * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+
     #[inline]
     fn second_at(&self, now: i64) -> Second {
         // The start comes from the region's file, which may hold any value.

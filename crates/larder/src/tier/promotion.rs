@@ -225,6 +225,7 @@ impl Tier {
             let Some(at) = known.own else { return Ok(Promotion::Nothing(known)) };
             if self.is_being_removed(key, at) {
                 self.store.forget_being_removed(key, at);
+                engine.report_change(key);
                 return Ok(Promotion::Nothing(KeyRecords { own: None, ..known }));
             }
             let now_unix_secs = self.unix_of(now);
@@ -316,8 +317,11 @@ impl Tier {
     /// and [`Self::promote`] fails until the log accepts it.
     #[inline]
     pub(crate) fn clear_if_due(&self, engine: &Engine, now: Second) {
-        if self.store.is_flush_due(self.unix_of(now)) && self.clear(|| engine.flush()).is_err() {
-            engine.flush();
+        if self.store.is_flush_due(self.unix_of(now)) {
+            if self.clear(|| engine.flush()).is_err() {
+                engine.flush();
+            }
+            engine.report_clear();
         }
     }
 

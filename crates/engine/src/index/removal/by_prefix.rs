@@ -115,7 +115,12 @@ impl Index {
     /// group.
     pub(crate) fn remove_target(&self, thread: &ThreadSlot, found: &Found, target: &Target) {
         self.report_removal(found, Reason::Deleted);
+        let listener = self.segments().listener();
+        let key = listener.map(|_| self.key(found));
         self.unlink(thread, found);
+        if let (Some(listener), Some(key)) = (listener, key) {
+            listener.changed(&key);
+        }
         target.removed.fetch_add(1, Relaxed);
     }
 
