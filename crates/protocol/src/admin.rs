@@ -247,6 +247,26 @@ pub enum Refusal {
     PrefixesNotAllowed,
     /// The argument of `stats detail` is neither on, off nor dump.
     BadDetail,
+    /// The argument of `larder_follow` is not in the range.
+    BadMaxStale,
+    /// Responses to earlier commands are still unsent.
+    FollowPipelined,
+    /// This kind of connection cannot follow.
+    CannotFollow,
+    /// The argument of `larder_follower` is not a token.
+    BadStreamToken,
+    /// No change stream has the token.
+    NoSuchStream,
+    /// The limit of change streams is reached.
+    TooManyFollowers,
+    /// Another server takes over, or has not left yet.
+    FollowDuringUpgrade,
+    /// Other processes change the cache, and do not report their changes.
+    FollowOfSharedCache,
+    /// The peer of a change stream has sent something other than `alive`.
+    NotAlive,
+    /// The peer of a change stream has not sent `alive` for a long time.
+    FollowerSilent,
 }
 
 #[cfg(test)]

@@ -107,6 +107,19 @@ pub enum Command<'a> {
         /// The items' keys, in the encoding of [`local::keys`](crate::local::keys).
         keys: &'a [u8],
     },
+    /// Begins a change stream: see [`follow`](crate::follow).
+    Follow {
+        /// How long copies of the peer may be out of date, in milliseconds; `None` if the argument
+        /// is not such a number.
+        max_stale_ms: Option<u32>,
+    },
+    /// States which change stream the peer's connection belongs to.
+    Follower {
+        /// The token of the stream; `None` if the argument is not a token.
+        token: Option<u128>,
+    },
+    /// Fetches an item for a copy.
+    Copy(Copied<'a>),
     /// Gives the peer's connection a name, for `stats conns`.
     Name {
         /// The name: 1 to [`NAME_BYTES_MAX`] printable ASCII characters.
@@ -140,6 +153,7 @@ impl<'a> Command<'a> {
             | Self::Inspect { key }
             | Self::Touch { key, .. } => Some(key),
             Self::Fetch(fetch) => Some(fetch.key),
+            Self::Copy(copied) => Some(copied.key),
             Self::Store(store) => Some(store.key),
             Self::Delete(delete) => Some(delete.key),
             Self::Arithmetic(arithmetic) => Some(arithmetic.key),
@@ -158,6 +172,7 @@ impl<'a> Command<'a> {
             Self::Inspect { .. } => Command::Inspect { key },
             Self::Touch { exptime, .. } => Command::Touch { key, exptime },
             Self::Fetch(fetch) => Command::Fetch(Fetch { key, ..fetch }),
+            Self::Copy(copied) => Command::Copy(Copied { key, ..copied }),
             Self::Store(store) => Command::Store(Store { key, ..store }),
             Self::Delete(delete) => Command::Delete(Delete { key, ..delete }),
             Self::Arithmetic(arithmetic) => Command::Arithmetic(Arithmetic { key, ..arithmetic }),
@@ -196,6 +211,7 @@ impl Command<'_> {
             Self::Inspect { .. } => Command::Inspect { key: &[] },
             Self::Touch { exptime, .. } => Command::Touch { key: &[], exptime },
             Self::Fetch(fetch) => Command::Fetch(Fetch { key: &[], ..fetch }),
+            Self::Copy(copied) => Command::Copy(Copied { key: &[], ..copied }),
             Self::Store(store) => Command::Store(Store { key: &[], ..store }),
             Self::Delete(delete) => Command::Delete(Delete { key: &[], ..delete }),
             Self::Arithmetic(arithmetic) => {
@@ -288,6 +304,17 @@ impl Fetch<'_> {
         known_cas: None,
         version: None,
     };
+}
+
+/// A fetch of an item for a copy: `larder_fetch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied<'a> {
+    /// The item's key, as on the wire; empty if the arguments are malformed.
+    pub key: &'a [u8],
+    /// True if the key is in base64.
+    pub base64: bool,
+    /// The length of the longest value that the peer copies, in bytes.
+    pub value_bytes_max: usize,
 }
 
 /// Removes an item or its value.

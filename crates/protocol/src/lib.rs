@@ -50,8 +50,8 @@ pub mod version;
 
 pub use admin::{Admin, Refusal, Topics};
 pub use command::{
-    Arithmetic, Command, Delete, Fetch, Initial, KillTarget, NAME_BYTES_MAX, OwnedCommand, Remains,
-    StatsSection, Store,
+    Arithmetic, Command, Copied, Delete, Fetch, Initial, KillTarget, NAME_BYTES_MAX, OwnedCommand,
+    Remains, StatsSection, Store,
 };
 pub use frame::{Frame, OwnedFrame};
 pub use parsed::{Bad, Parsed};

@@ -114,7 +114,11 @@ impl<'a> Command<'a> {
             | Self::Quit
             | Self::Name { .. } => Permission::NONE,
             Self::Stats(section) => stats(section),
-            Self::Region | Self::NoteReads { .. } => Permission::of(Right::Read, Scope::AllItems),
+            Self::Region
+            | Self::NoteReads { .. }
+            | Self::Follow { .. }
+            | Self::Follower { .. }
+            | Self::Copy(_) => Permission::of(Right::Read, Scope::AllItems),
             Self::Verbosity { .. }
             | Self::RefreshCertificates
             | Self::Shutdown { .. }

@@ -1,7 +1,7 @@
 //! Requests of every row of the page, for tests of servers.
 
 use super::table::{CommandRow, Needs};
-use super::{admin, binary, commands, local, meta};
+use super::{admin, binary, commands, local, meta, near};
 use crate::base64;
 use crate::permission::Right;
 
@@ -36,7 +36,8 @@ pub enum Reach {
 /// Commands that name an item name `key`.
 pub fn example_requests(key: &[u8]) -> Vec<ExampleRequest> {
     let mut requests = Vec::new();
-    for row in commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
+    let rows = commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS);
+    for row in rows.chain(near::COMMANDS) {
         let (required, optional) = row.form.split_once('[').unwrap_or((row.form, ""));
         let optional: Vec<_> =
             optional.split(['[', ']', ' ', '|']).filter(|word| !word.is_empty()).collect();

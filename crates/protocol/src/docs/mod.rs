@@ -9,6 +9,7 @@ mod errors;
 mod examples;
 mod local;
 mod meta;
+mod near;
 mod table;
 
 use crate::lines::line::SHORT_LINE_BYTES_MAX;
@@ -23,6 +24,7 @@ pub fn protocol_md() -> String {
     page.push_str(&binary::section());
     page.push_str(&admin::section());
     page.push_str(&local::section());
+    page.push_str(&near::section());
     page.push_str(&errors::section());
     page.push_str(&differences::section());
     page

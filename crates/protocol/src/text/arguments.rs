@@ -1,18 +1,18 @@
 //! Parses the arguments of commands, one function per form.
 
-use larder_item::{Direction, StoreMode};
+use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
 use crate::admin::Refusal;
 use crate::command::{
-    Arithmetic, Command, Delete, KillTarget, NAME_BYTES_MAX, StatsSection, Store,
+    Arithmetic, Command, Copied, Delete, KillTarget, NAME_BYTES_MAX, StatsSection, Store,
 };
 use crate::frame::Frame;
 use crate::lines::key::short;
 use crate::lines::line::{LINE_END, value_bytes};
 use crate::lines::words::Words;
-use crate::number;
 use crate::parsed::{Bad, Parsed};
 use crate::response::ClientError;
+use crate::{base64, follow, number};
 
 /// The arguments of a line of `consumed` bytes. `words` yields the words after the name.
 pub(super) struct Arguments<'a> {
@@ -218,6 +218,44 @@ impl<'a> Arguments<'a> {
             Some(target) => self.answered(Command::Kill(target)),
             None => self.refuse(ClientError::BadFormat, false),
         }
+    }
+
+    /// `<max stale ms>`. A malformed line is a command, too: if the server has no near caches, it
+    /// responds as to an unknown command.
+    pub(super) fn follow(mut self) -> Parsed<'a> {
+        let max_stale_ms = self.words.next().and_then(number::unsigned_32);
+        let max_stale_ms = max_stale_ms.filter(|_| self.words.next().is_none());
+        self.answered(Command::Follow { max_stale_ms })
+    }
+
+    /// `<token>`
+    pub(super) fn follower(mut self) -> Parsed<'a> {
+        let token = self.words.next().and_then(follow::token);
+        let token = token.filter(|_| self.words.next().is_none());
+        self.answered(Command::Follower { token })
+    }
+
+    /// `<key> [b] [m<bytes>]`
+    pub(super) fn copied(mut self) -> Parsed<'a> {
+        let mut copied = Copied { key: &[], base64: false, value_bytes_max: usize::MAX };
+        let key = self.words.next().unwrap_or_default();
+        while let Some(word) = self.words.next() {
+            match word {
+                b"b" => copied.base64 = true,
+                [b'm', bytes @ ..] if let Some(bytes) = number::unsigned_64(bytes) => {
+                    copied.value_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+                }
+                _ => return self.answered(Command::Copy(Copied { key: &[], ..copied })),
+            }
+        }
+        let is_key = match copied.base64 {
+            true => base64::decode(key, &mut [0; KEY_BYTES_MAX]).is_some(),
+            false => short(key).is_some(),
+        };
+        if is_key {
+            copied.key = key;
+        }
+        self.answered(Command::Copy(copied))
     }
 
     /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys`, `users`,

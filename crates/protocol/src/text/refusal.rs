@@ -44,6 +44,22 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::SlowNotAllowed => "CLIENT_ERROR stats slow not allowed",
         Refusal::PrefixesNotAllowed => "CLIENT_ERROR stats prefixes not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
+        Refusal::BadMaxStale => "CLIENT_ERROR usage: larder_follow <100 to 60000 milliseconds>",
+        Refusal::FollowPipelined => {
+            "CLIENT_ERROR cannot pipeline other commands before larder_follow"
+        }
+        Refusal::CannotFollow => "CLIENT_ERROR larder_follow needs TCP or a unix socket",
+        Refusal::BadStreamToken => "CLIENT_ERROR usage: larder_follower <32 hexadecimal digits>",
+        Refusal::NoSuchStream => "CLIENT_ERROR no change stream has this token",
+        Refusal::TooManyFollowers => {
+            "SERVER_ERROR --followers near caches follow this server; raise the option"
+        }
+        Refusal::FollowDuringUpgrade => "SERVER_ERROR upgrade in progress; try again later",
+        Refusal::FollowOfSharedCache => {
+            "SERVER_ERROR another process uses the cache and may change it unnoticed; end it"
+        }
+        Refusal::NotAlive => "CLIENT_ERROR a change stream accepts only the line alive <n>",
+        Refusal::FollowerSilent => "CLIENT_ERROR no line alive <n> arrived in time",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use larder_item::{Direction, StoreMode};
 
-use crate::command::{Arithmetic, Command, Delete, KillTarget, StatsSection, Store};
+use crate::command::{Arithmetic, Command, Copied, Delete, KillTarget, StatsSection, Store};
 use crate::lines::key::{UnsendableKey, check_sendable};
 use crate::lines::line::LINE_END;
 use crate::number::push_number;
@@ -63,6 +63,14 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Quit => push_words(out, &[b"quit"]),
         Command::Region => push_words(out, &[local::REQUEST]),
         Command::NoteReads { keys } => push_words(out, &[local::HINT, keys]),
+        Command::Follow { max_stale_ms } => {
+            push_numbered(out, b"larder_follow", max_stale_ms.unwrap_or_default());
+        }
+        Command::Follower { token } => {
+            let token = format!("{:032x}", token.unwrap_or_default());
+            push_words(out, &[b"larder_follower", token.as_bytes()]);
+        }
+        Command::Copy(copied) => copy(out, &copied)?,
         Command::Name { name } => push_words(out, &[b"larder_name", name]),
         Command::Kill(KillTarget::User(name)) => push_words(out, &[b"larder_kill", b"user", name]),
         Command::Kill(KillTarget::Connection(number)) => {
@@ -83,11 +91,27 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Shutdown { .. }
             | Command::Region
             | Command::NoteReads { .. }
+            | Command::Follow { .. }
+            | Command::Follower { .. }
+            | Command::Copy(_)
             | Command::Name { .. }
             | Command::Kill(_)
             | Command::Admin(_)
     );
     push_line_end(out, quiet && answerable);
+    Ok(())
+}
+
+fn copy(out: &mut Vec<u8>, copied: &Copied<'_>) -> Result<(), UnsendableKey> {
+    check_sendable(copied.key)?;
+    push_words(out, &[b"larder_fetch", copied.key]);
+    if copied.base64 {
+        out.extend_from_slice(b" b");
+    }
+    if copied.value_bytes_max != usize::MAX {
+        out.extend_from_slice(b" m");
+        push_number(out, copied.value_bytes_max);
+    }
     Ok(())
 }
 

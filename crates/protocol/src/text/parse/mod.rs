@@ -123,6 +123,9 @@ impl Parser {
             b"me" => meta::parse::inspect(arguments.words, line.bytes),
             b"mn" => arguments.answered(Command::NoOp),
             b"quit" => arguments.answered(Command::Quit),
+            b"larder_fetch" => arguments.copied(),
+            b"larder_follow" => arguments.follow(),
+            b"larder_follower" => arguments.follower(),
             b"larder_kill" => arguments.kill(),
             b"larder_name" => arguments.name_connection(),
             b"larder_region" => arguments.answered(Command::Region),
@@ -228,7 +231,7 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
 }
 
 /// The names of all commands, sorted.
-pub(crate) const NAMES: [&[u8]; 41] = [
+pub(crate) const NAMES: [&[u8]; 44] = [
     b"add",
     b"append",
     b"cache_memlimit",
@@ -243,6 +246,9 @@ pub(crate) const NAMES: [&[u8]; 41] = [
     b"get",
     b"gets",
     b"incr",
+    b"larder_fetch",
+    b"larder_follow",
+    b"larder_follower",
     b"larder_kill",
     b"larder_name",
     b"larder_read",
