@@ -249,6 +249,8 @@ pub enum Refusal {
     BadDetail,
     /// The argument of `larder_follow` is not in the range.
     BadMaxStale,
+    /// The server is a near cache itself, so it owns no items.
+    FollowOfNearCache,
     /// Responses to earlier commands are still unsent.
     FollowPipelined,
     /// This kind of connection cannot follow.

@@ -113,7 +113,7 @@ impl Warp {
     }
 
     /// Returns the moved time for the system time `second`.
-    fn of(&self, second: Second) -> Second {
+    pub(crate) fn of(&self, second: Second) -> Second {
         match self.paused_at.load(Relaxed) {
             0 => ahead(second, self.ahead_secs.load(Relaxed)),
             paused_at => paused_at,

@@ -46,6 +46,7 @@
 //! | `stats` | the responses of `stats` |
 //! | `server` | the state that all threads share: the cache, passwords, leases |
 //! | `users` | users with rights: their file, logins, the permission of a connection |
+//! | `followers` | near caches: which items they may have copied, and the streams that report changes to them |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `memory` | the memory that the process may use, and `-m` as a percentage of it |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
@@ -60,6 +61,7 @@ mod admin;
 mod buffers;
 mod clock;
 mod failure;
+mod followers;
 mod leftovers;
 mod log;
 mod memory;

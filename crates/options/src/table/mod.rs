@@ -295,6 +295,9 @@ LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("of
           none, with same-uid those of the server's user, with group:NAME those of a group, with \
           any all; if an address has the word readers, the default is same-uid; the server then \
           allocates all memory at the start, and its limit cannot be raised; no effect with -e");
+Followers = Row::new(Place::Long, "followers", number(0, 4096)).default("0")
+    .doc("near caches that may keep copies of this server's items, each with one change stream; a \
+          server with near caches uses 8 MiB in addition to -m; 0: none");
 TierPath = Row::new(Place::Long, "tier_path", Path)
     .doc("directory that keeps items on disk, more than memory holds: all of them, or those that \
           memory evicts; it is created if it is missing, its parent is not; needs --tier-size and \

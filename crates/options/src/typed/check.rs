@@ -356,6 +356,12 @@ fn near_beside(values: &Values) -> Contradiction {
     if values.number(Id::UdpPort).is_some_and(|port| port != 0) {
         return cannot(Id::UdpPort, "a datagram cannot wait for the origin; use -U 0");
     }
+    if values.number(Id::Followers).is_some_and(|count| count != 0) {
+        return cannot(Id::Followers, "a near cache owns no items that others could copy");
+    }
+    if values.switch(Id::DropPrivileges) {
+        return cannot(Id::DropPrivileges, "a lost connection to the origin must be replaced");
+    }
     if values.switch(Id::DisableCas) {
         return cannot(Id::DisableCas, "a copy has the cas token of its item");
     }

@@ -130,6 +130,8 @@ pub struct Options {
     /// `--local-readers`: the processes that may read the cache's memory directly, on the unix
     /// sockets that admit them.
     pub local_readers: LocalReaders,
+    /// `--followers`: the most near caches that may follow the server; 0: none.
+    pub follower_count_max: usize,
     /// `--tier-path`: the directory of the disk tier; `None`: items are in memory only.
     pub disk_tier: Option<DiskTier>,
     /// `--origin`: the server whose items this one copies; `None`: it owns its items.
@@ -289,6 +291,7 @@ impl Options {
             io: io(&values),
             upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
             local_readers: local_readers(&values),
+            follower_count_max: values.unsigned(Id::Followers),
             disk_tier: DiskTier::new(&values),
             near: Near::new(&values),
             admin_listen: values.admin_listen(Id::AdminListen),

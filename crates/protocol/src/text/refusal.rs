@@ -45,6 +45,7 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         Refusal::PrefixesNotAllowed => "CLIENT_ERROR stats prefixes not allowed",
         Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
         Refusal::BadMaxStale => "CLIENT_ERROR usage: larder_follow <100 to 60000 milliseconds>",
+        Refusal::FollowOfNearCache => "CLIENT_ERROR this server is a near cache; follow its origin",
         Refusal::FollowPipelined => {
             "CLIENT_ERROR cannot pipeline other commands before larder_follow"
         }

@@ -65,6 +65,8 @@ pub(super) enum DialError {
     Login(String),
     #[error("it does not report changes: it answered {0:?}; it must be a larderd with --followers")]
     Follow(String),
+    #[error("it is a near cache, or this server itself; name the server that owns the items")]
+    NearCache,
 }
 
 impl DialError {
@@ -210,7 +212,11 @@ fn log_in_binary(socket: &mut Socket, user: &str, password: &str) -> Result<(), 
 fn follow(socket: &mut Socket, options: &NearOptions) -> Result<Terms, DialError> {
     write!(socket, "larder_follow {}\r\n", millis(options.stale_max))?;
     let answer = read_line(socket)?;
-    Terms::read(answer.as_bytes()).ok_or(DialError::Follow(answer))
+    match Terms::read(answer.as_bytes()) {
+        Some(terms) => Ok(terms),
+        None if answer == NEAR_CACHE => Err(DialError::NearCache),
+        None => Err(DialError::Follow(answer)),
+    }
 }
 
 /// Reads a line, without its end. The origin sends nothing after it before the next request, except
@@ -276,6 +282,9 @@ impl Write for Socket {
         }
     }
 }
+
+/// How a near cache answers `larder_follow`.
+const NEAR_CACHE: &str = "CLIENT_ERROR this server is a near cache; follow its origin";
 
 /// How long each step of an attempt may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(1);

@@ -432,8 +432,7 @@ impl Loop {
 
     fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
         let subscription = self.near.copies.subscription();
-        self.stream =
-            Some(Stream { terms, subscription, asked: VecDeque::new(), next_alive_ms: now_ms });
+        self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
         for number in FETCH_LINKS {
             if self.links[number].is_up() {
                 self.name_stream(number, now_ms);

@@ -41,6 +41,9 @@ impl Way {
             | Command::RefreshCertificates
             | Command::Shutdown { .. }
             | Command::MemoryLimit { .. }
+            | Command::Follow { .. }
+            | Command::Follower { .. }
+            | Command::Copy(_)
             | Command::Region
             | Command::NoteReads { .. }
             | Command::Name { .. }

@@ -228,7 +228,9 @@ impl WaitingRequest {
                     let reads = session.reads_to_list().into_iter();
                     session.give_read(reads.map(DiskRead::perform).collect());
                 }
-                Next::Drain | Next::Region | Next::Wake | Next::Origin => break false,
+                Next::Drain | Next::Region | Next::Changes | Next::Wake | Next::Origin => {
+                    break false;
+                }
                 Next::Input | Next::Lines | Next::Close => break out.len() <= *bytes_max,
             }
         };

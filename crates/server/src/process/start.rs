@@ -110,6 +110,9 @@ fn start(
     server.access.certificates = ground.certificates;
     server.memory = memory_control;
     server.connections.count_max = ground.connection_count_max;
+    if let Some(pid) = predecessor.as_ref().and_then(|of| of.pid) {
+        server.followers.await_end_of(pid);
+    }
     let server = Arc::new(server);
     let options = &server.options;
     show_classes(&server);

@@ -19,12 +19,13 @@ mod upkeep;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use larder::{Cache, LimitError, StoreError, Wait};
-use larder_item::Deadline;
+use larder_item::{Deadline, Second};
 use larder_options::{AnswersAs, Options, Tuning};
 use larder_protocol::{ClientError, Refusal};
 use larder_stats::{Counter, Counters};
 
 use crate::clock::Clock;
+use crate::followers::Followers;
 use crate::log::{self, Level, Log};
 use crate::memory::control::MemoryControl;
 use crate::near::Near;
@@ -57,6 +58,7 @@ pub struct Server {
     pub(crate) access: Access,
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
+    pub(crate) followers: Arc<Followers>,
     pub(crate) connections: Connections,
     pub(crate) statistics: Statistics,
     pub(crate) upkeep: Upkeep,
@@ -121,6 +123,10 @@ impl Server {
                 near.note_departure(leaving);
             }
         });
+        let followers = Arc::new(Followers::new(options.follower_count_max));
+        if followers.are_allowed() {
+            cache.set_change_listener(Arc::clone(&followers) as _);
+        }
         let censuses = Censuses::new(&options, cache.clone(), Arc::clone(classes));
         let stop = Arc::new(Stop::new()?);
         let crawler = Arc::new(Crawler::new(
@@ -146,6 +152,7 @@ impl Server {
             },
             leases: Leases::default(),
             watchers,
+            followers,
             connections: Connections::new(&options),
             statistics,
             upkeep: Upkeep { crawler, prefix_removals, censuses },
@@ -174,6 +181,16 @@ impl Server {
     /// Returns a clock of the cache's time.
     pub(crate) fn clock(&self) -> Clock {
         Clock::new(self.cache.clone(), self.life.warp.clone())
+    }
+
+    /// Returns the time of the cache in milliseconds. The cache's clock, which counts seconds, is
+    /// not ahead of it.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let system_ms = self.cache.system_ms();
+        let (second, ms) =
+            (Second::try_from(system_ms / 1000).unwrap_or(Second::MAX), system_ms % 1000);
+        let second = self.life.warp.as_ref().map_or(second, |warp| warp.of(second));
+        u64::from(second.max(self.cache.now())) * 1000 + ms
     }
 
     /// Returns the options in effect, including changes by clients.

@@ -2,7 +2,7 @@
 //! for their keys, and looks several keys up on the disk together.
 
 use larder::DiskNeed;
-use larder_protocol::{Arithmetic, Command, Delete, Fetch, Parsed};
+use larder_protocol::{Arithmetic, Command, Copied, Delete, Fetch, Parsed};
 use larder_stats::Timing;
 
 use super::suspended::asking;
@@ -54,6 +54,7 @@ impl Session {
                         rest = rest.get(payload_bytes(&store, &frame)..).unwrap_or_default();
                         return Some((store.key, asking));
                     }
+                    Command::Copy(Copied { key, base64: false, .. }) => return Some((key, asking)),
                     Command::EndOfKeys => {}
                     _ => return None,
                 }

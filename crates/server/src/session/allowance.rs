@@ -62,6 +62,9 @@ pub enum Next {
     /// Wait for lines for a `watch` client, regardless of input. The session continues when its
     /// worker is woken.
     Lines,
+    /// Wait for changes to report on a change stream, or for input. The session continues when its
+    /// connection is woken.
+    Changes,
     /// Wait until another thread has verified a password or read the certificates, regardless of
     /// input. The session continues when its worker is woken.
     Wake,

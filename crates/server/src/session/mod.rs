@@ -9,6 +9,7 @@ mod ahead;
 mod allowance;
 mod batch;
 pub(crate) mod execute;
+mod followed;
 mod login;
 mod long;
 mod near;
@@ -21,6 +22,7 @@ mod sampling;
 mod suspended;
 mod timer;
 
+use std::sync::Arc;
 use std::task::Poll;
 
 use larder::{DirectBuffer, LargeValue, Wait};
@@ -32,6 +34,7 @@ use larder_protocol::{
 };
 
 use crate::buffers::output::Output;
+use crate::followers::{Follow, Subscription};
 use crate::observe::conn_table::Stage;
 use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
@@ -76,6 +79,8 @@ pub struct Session {
     access: Option<Box<SessionAccess>>,
     /// True while a read of a near cache looks for a copy: a miss is then fetched.
     reads_copy: bool,
+    /// The change stream to which the connection of a near cache belongs.
+    subscription: Option<Arc<Subscription>>,
     /// Times requests, with `--log-slower-than`.
     timer: Option<Box<RequestTimer>>,
 }
@@ -107,6 +112,8 @@ enum State {
     Gather(Box<StatsResponse>, Box<OwnedFrame>),
     /// The session ignores input. The connection sends watch lines until it is closed.
     Watch(Box<Watch>),
+    /// The session reads lines `alive`, and writes the messages of a change stream.
+    Follow(Box<Follow>),
 }
 
 impl Session {
@@ -131,6 +138,7 @@ impl Session {
             asked: None,
             reads_copy: false,
             access: users.map(|_| Box::default()),
+            subscription: None,
             timer: server.statistics.slow.as_ref().map(|_| Box::default()),
         }
     }
@@ -205,6 +213,7 @@ impl Session {
                     let has_more = watch.read(&mut batch.out.bytes, allowance.out_bytes_max);
                     Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
                 }
+                State::Follow(_) => self.follow_on(&mut batch, rest, allowance.out_bytes_max),
                 State::Large(..) => self.large_piece(&mut batch),
             };
             match step {
@@ -425,6 +434,8 @@ impl Session {
                 self.gather(batch, Box::new(gathering), frame);
             }
             CommandResult::Watch(watch) => self.begin_watch(batch, watch, frame),
+            CommandResult::Follow(follow, line) => self.begin_follow(batch, follow, &line, frame),
+            CommandResult::OfFollower => return self.run_of_follower(batch, parsed),
             CommandResult::Pending => return self.suspend(parsed),
             CommandResult::Login => return self.begin_login(batch, parsed),
             CommandResult::Refresh => self.begin_refresh(batch, frame),
@@ -529,7 +540,8 @@ impl Session {
 
     /// True if every command that has begun has its response. A `watch` client never waits for one.
     pub(crate) fn is_between_commands(&self) -> bool {
-        matches!(self.state, State::Command | State::Watch(_)) && self.parser.is_between_commands()
+        matches!(self.state, State::Command | State::Watch(_) | State::Follow(_))
+            && self.parser.is_between_commands()
     }
 
     /// Abandons the current command. All further input is skipped, like an endless payload.
@@ -570,7 +582,7 @@ impl Session {
             State::Payload(payload) if payload.is_passing() => Stage::Swallow,
             State::NearValue(_) | State::Payload(_) => Stage::Value,
             State::Large(..) | State::Dump(_) | State::Gather(..) | State::Rows(_) => Stage::Answer,
-            State::Watch(_) => Stage::Watch,
+            State::Watch(_) | State::Follow(_) => Stage::Watch,
         }
     }
 
@@ -590,6 +602,7 @@ impl Session {
             State::Refresh(_) => size_of::<WaitingRefresh>(),
             State::Near(waiting) => waiting.held_bytes(),
             State::NearValue(arriving) => arriving.held_bytes(),
+            State::Follow(_) => size_of::<Follow>(),
             State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
         }
     }

@@ -129,9 +129,10 @@ pub(super) fn asked_of(batch: &Batch<'_>, payload: &Payload, input: &[u8]) -> Op
 /// make a change that depends on it.
 pub(super) fn asking(command: &Command<'_>) -> DiskNeed {
     match command {
-        Command::Get { exptime: None, .. } | Command::LeaseGet { .. } | Command::Inspect { .. } => {
-            DiskNeed::Reads
-        }
+        Command::Get { exptime: None, .. }
+        | Command::LeaseGet { .. }
+        | Command::Inspect { .. }
+        | Command::Copy(_) => DiskNeed::Reads,
         Command::Fetch(fetch) if is_read(fetch) => DiskNeed::Reads,
         Command::Store(store) => asking_of(store),
         _ => DiskNeed::Changes,

@@ -84,6 +84,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
             let expiry_secs = server.access.certificates.as_ref().and_then(|of| of.expiry_secs());
             expiry_secs.unwrap_or(0)
         }
+        Gauge::Followers => server.followers.count() as u64,
         Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
         Gauge::OutputBudgetUsedBytes => server.connections.budget.held_bytes(),
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),

@@ -31,6 +31,7 @@ mod endurance;
 mod exporter;
 mod extstore;
 mod faults;
+mod followers;
 mod hot_keys;
 mod item_scene;
 mod item_streams;

@@ -59,11 +59,13 @@ impl Connection {
                 }))
             }
             // A watching connection ignores its input, except for the end of it.
-            Next::Lines if self.io.may_have_input() => {
+            // A change stream reads its input.
+            Next::Lines | Next::Changes if self.io.may_have_input() => {
                 let input = self.receive(executor, scratch)?;
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
             }
             Next::Lines
+            | Next::Changes
             | Next::Wake
             | Next::Origin
             | Next::Drain

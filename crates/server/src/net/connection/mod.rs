@@ -206,8 +206,13 @@ impl Connection {
     /// True if a TCP connection has made no progress for longer than `idle_secs`.
     pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
         self.transport == Transport::Tcp
-            && self.turn.next() != Next::Lines
+            && !matches!(self.turn.next(), Next::Lines | Next::Changes)
             && now.saturating_sub(self.active) > idle_secs
+    }
+
+    /// True if the connection is a change stream whose near cache has been silent for a long time.
+    pub(crate) fn is_silent_stream(&self) -> bool {
+        self.session.is_silent_stream()
     }
 
     /// Returns the peer's address, or `None` if it has no address or is gone.

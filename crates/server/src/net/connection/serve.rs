@@ -115,6 +115,7 @@ impl Connection {
                 | Next::Region
                 | Next::Disk
                 | Next::Lines
+                | Next::Changes
                 | Next::Wake
                 | Next::Origin
                 | Next::Close => break,
@@ -164,17 +165,19 @@ impl Connection {
         let may_have_input = self.io.may_have_input();
         match self.turn.next() {
             _ if self.has_unsent() => Ok(TurnOutcome::AwaitOutput),
-            Next::Input | Next::Lines if !may_have_input && self.io.is_over() => {
+            Next::Input | Next::Lines | Next::Changes if !may_have_input && self.io.is_over() => {
                 self.note_left();
                 Err(Broken)
             }
             Next::Input if !may_have_input => Ok(TurnOutcome::AwaitInput),
             Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitWake),
+            Next::Changes if !may_have_input => Ok(TurnOutcome::AwaitChanges),
             // Input is not received before the command has its result.
             Next::Wake => Ok(TurnOutcome::AwaitWake),
             Next::Origin => Ok(TurnOutcome::AwaitOrigin),
             Next::Input
             | Next::Lines
+            | Next::Changes
             | Next::Drain
             | Next::Region
             | Next::Disk

@@ -48,7 +48,8 @@ impl TurnState {
 
     /// True if the session can continue as soon as input arrives.
     pub(super) fn awaits_input(&self) -> bool {
-        self.phase == Phase::Waiting && matches!(self.next, Next::Input | Next::Lines)
+        self.phase == Phase::Waiting
+            && matches!(self.next, Next::Input | Next::Lines | Next::Changes)
     }
 
     /// True if the connection waits for another turn.
@@ -140,6 +141,8 @@ pub(crate) enum TurnOutcome {
     AwaitWake,
     /// Wait until the inbox of the worker contains the connection.
     AwaitOrigin,
+    /// Wait for input, or until this connection is woken because there are changes to report.
+    AwaitChanges,
     /// Continue without waiting, after the turns of the other connections.
     Again,
     /// Close the connection.

@@ -221,13 +221,13 @@ impl Connection {
             | Next::GiveWay
             | Next::Wake
             | Next::Origin => {}
-            Next::Input | Next::Lines if has_more => {}
-            Next::Input | Next::Lines if self.io.is_over() => {
+            Next::Input | Next::Lines | Next::Changes if has_more => {}
+            Next::Input | Next::Lines | Next::Changes if self.io.is_over() => {
                 self.note_left();
                 return Err(Broken);
             }
             Next::Input => return Ok(Begun::Over(TurnOutcome::AwaitInput)),
-            Next::Lines => {}
+            Next::Lines | Next::Changes => {}
         }
         Ok(Begun::Ready(Input::Backlog))
     }

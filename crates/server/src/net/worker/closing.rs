@@ -20,6 +20,7 @@ impl Worker {
         };
         self.executor.server().connections.table.remove(connection.id());
         self.watching.retain(|watching| *watching != token);
+        self.following.remove(&connection.id());
         let (id, peer) = (connection.id(), || connection.peer());
         self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
             watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
@@ -59,6 +60,16 @@ impl Worker {
         let second = self.clock.second();
         for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
             self.executor.counters().bump(Counter::IdleKicks);
+            self.close(token, CloseReason::IdleTimeout);
+        }
+    }
+
+    /// Closes change streams whose near caches have been silent for a long time.
+    pub(super) fn close_silent(&mut self) {
+        if self.following.is_empty() {
+            return;
+        }
+        for token in self.connections.tokens(Connection::is_silent_stream) {
             self.close(token, CloseReason::IdleTimeout);
         }
     }

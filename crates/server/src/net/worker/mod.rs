@@ -10,9 +10,9 @@ mod udp;
 mod uring;
 mod welcome;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +66,8 @@ pub(crate) struct Worker {
     datagrams_ready: Vec<usize>,
     /// Connections in `watch` mode, and those whose login is being verified.
     watching: Vec<Token>,
+    /// The change streams, by their descriptors.
+    following: HashMap<RawFd, Token>,
     /// Connections that can continue without waiting, each of them once.
     ready: VecDeque<Token>,
     /// Turns that have begun. Their input is in the scratch.
@@ -168,6 +170,7 @@ impl Worker {
             takes_datagrams: false,
             datagrams_ready: Vec::new(),
             watching: Vec::new(),
+            following: HashMap::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
             parked: Vec::new(),
@@ -213,6 +216,7 @@ impl Worker {
             self.stopwatches.begin_turn();
             if self.clock.turn() {
                 self.close_idle();
+                self.close_silent();
             }
             self.give_turns(&mut events);
             if server.connections.budget.is_exceeded() {
@@ -244,7 +248,10 @@ impl Worker {
             Some(pause)
         } else if let Some(pause) = self.asking.pause() {
             Some(pause)
-        } else if options.idle_timeout_secs > 0 || self.ending.is_some() {
+        } else if options.idle_timeout_secs > 0
+            || self.ending.is_some()
+            || !self.following.is_empty()
+        {
             Some(Duration::from_secs(1))
         } else {
             None
@@ -311,6 +318,7 @@ impl Worker {
             // Not earlier: a `watch` connection may have begun a turn above, and must not begin
             // another one.
             self.show_lines(contended);
+            self.report_changes(contended);
             self.end_turns(contended);
         }
         self.serve_datagrams();
@@ -359,6 +367,18 @@ impl Worker {
         for token in self.inbox.answered().take() {
             let token = Token::from(token);
             if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
+                self.begin_turn(token, contended);
+            }
+        }
+    }
+
+    /// Runs a turn for every change stream that was woken.
+    fn report_changes(&mut self, contended: bool) {
+        let woken = self.executor.woken().map(|woken| woken.take()).unwrap_or_default();
+        for descriptor in woken {
+            if let Some(&token) = self.following.get(&descriptor)
+                && self.connections.of(token).is_some_and(|connection| !connection.is_queued())
+            {
                 self.begin_turn(token, contended);
             }
         }
@@ -519,7 +539,10 @@ impl Worker {
 
     fn conclude(&mut self, token: Token, outcome: TurnOutcome) {
         match outcome {
-            TurnOutcome::AwaitInput | TurnOutcome::AwaitWake | TurnOutcome::AwaitOrigin
+            TurnOutcome::AwaitInput
+            | TurnOutcome::AwaitWake
+            | TurnOutcome::AwaitOrigin
+            | TurnOutcome::AwaitChanges
                 if self.ending.is_some() && self.leave(token) => {}
             TurnOutcome::AwaitWake => {
                 if !self.watching.contains(&token) {
@@ -527,8 +550,14 @@ impl Worker {
                 }
                 self.await_event(token, AWAIT_INPUT);
             }
+            TurnOutcome::AwaitChanges => {
+                if let Some(connection) = self.connections.of(token) {
+                    self.following.insert(connection.id(), token);
+                }
+                self.await_event(token, AWAIT_INPUT);
+            }
             TurnOutcome::AwaitInput | TurnOutcome::AwaitOrigin => {
-                self.await_event(token, AWAIT_INPUT)
+                self.await_event(token, AWAIT_INPUT);
             }
             TurnOutcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
             TurnOutcome::Again => {

@@ -115,6 +115,8 @@ impl Upgrade {
             Err(why) => return log::error(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
         };
         supervisor.notify_reloading();
+        // Before the new process exists, because it may change items as soon as it is ready.
+        server.followers.suspend();
         match self.start(sockets, memory.as_ref(), admin) {
             Ok(successor) => {
                 log::info(format_args!(
@@ -125,6 +127,7 @@ impl Upgrade {
             }
             Err(error) => {
                 log::error(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
+                server.followers.resume();
                 supervisor.notify_ready();
             }
         }
@@ -215,7 +218,9 @@ impl Upgrade {
                 format!("it did not serve within {} s", start_us_max(memory_bytes) / 1_000_000)
             }
         };
+        // Kills the new process.
         self.stage = Stage::None;
+        server.followers.resume();
         log::error(format_args!(
             "larderd: process {pid} does not take over, and this process continues: {failure}"
         ));

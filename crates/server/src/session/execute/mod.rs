@@ -3,6 +3,7 @@
 
 mod admin;
 mod change;
+pub(crate) mod copy;
 pub(crate) mod direct;
 pub(crate) mod disk_threads;
 mod fetch;
@@ -21,9 +22,10 @@ use larder::{
 };
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
-use larder_protocol::{ClientError, Command, Frame, Response, ServerError, local, render};
+use larder_protocol::{ClientError, Command, Frame, Refusal, Response, ServerError, local, render};
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
+use crate::followers::{Follow, Woken};
 use crate::log::Log;
 use crate::near::Near;
 use crate::observe::classes::{Classes, ItemSize};
@@ -62,6 +64,8 @@ pub struct Executor {
     wakes: Option<Arc<WakeList>>,
     /// The number by which the worker knows the connection whose commands are being executed.
     token: Cell<u64>,
+    /// The change streams of the worker that were woken; `None` together with `wakes`.
+    woken: Option<Arc<Woken>>,
 }
 
 /// How to execute a command and render its response.
@@ -103,6 +107,11 @@ pub(crate) enum CommandResult {
     Prefixes,
     /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
+    /// The connection becomes a change stream, which begins with this line.
+    Follow(Box<Follow>, Vec<u8>),
+    /// The connection belongs to a change stream, or the peer fetches an item for a copy. The
+    /// session knows the stream.
+    OfFollower,
     /// The peer requests the cache's memory, which requires permission.
     Region,
     /// The peer reports its reads in the shared memory, which requires permission.
@@ -213,6 +222,7 @@ impl Executor {
             sampler,
             wakes: None,
             token: Cell::new(0),
+            woken: None,
         }
     }
 
@@ -234,7 +244,8 @@ impl Executor {
     /// Allows connections to wait for something other than input, such as watch lines: `wakes`
     /// then wakes the worker.
     pub(crate) fn waking(self, wakes: &Arc<WakeList>) -> Self {
-        Self { wakes: Some(Arc::clone(wakes)), ..self }
+        let woken = Some(Arc::new(Woken::new(wakes.waker())));
+        Self { wakes: Some(Arc::clone(wakes)), woken, ..self }
     }
 
     /// Names the connection whose commands are executed next.
@@ -315,6 +326,14 @@ impl Executor {
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
+            Command::Follow { .. } if self.near().is_some() => Refusal::FollowOfNearCache.into(),
+            Command::Follow { .. } | Command::Follower { .. } | Command::Copy(_)
+                if !self.server.followers.are_allowed() =>
+            {
+                ClientError::UnknownCommand.into()
+            }
+            Command::Follow { max_stale_ms } => return self.follow(max_stale_ms),
+            Command::Follower { .. } | Command::Copy(_) => return CommandResult::OfFollower,
             Command::Region if self.server.access.readers.is_some() => {
                 return CommandResult::Region;
             }
@@ -570,6 +589,11 @@ impl Executor {
     /// Returns what wakes the worker; `None` if no worker waits for asynchronous results.
     pub(crate) fn waker(&self) -> Option<&Arc<Waker>> {
         self.wakes.as_deref().map(WakeList::waker)
+    }
+
+    /// Returns the change streams of the worker that were woken.
+    pub(crate) fn woken(&self) -> Option<&Arc<Woken>> {
+        self.woken.as_ref()
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {

@@ -1,0 +1,283 @@
+//! Near caches that follow this server, which is their *origin*. A near cache keeps copies of items
+//! and is told of every change. docs/decisions/0043 describes the protocol and names its rules; the
+//! comments here name the rule that they keep.
+//!
+//! ```text
+//! fetch  ─▶ notes its interest ─▶ reads the item
+//! change ─▶ becomes visible ─▶ looks at the interest ─▶ ring of each slot ─▶ streams of the slot
+//! ```
+//!
+//! A *subscription* is one near cache's change stream. It has a token, by which the near cache's
+//! other connections name it. The keys are divided into *buckets*. The table of interest
+//! (`interest.rs`) has a word for each bucket, and in it a bit for each of 64 *slots*. A fetch sets
+//! the bit of its subscription's slot. A change exchanges the word with 0, and pushes a message to
+//! the ring of each slot whose bit was set (`slot.rs`). Up to 64 subscriptions share a slot and
+//! read its ring, each at its own position. A bit of a subscription that has ended costs one
+//! needless message.
+//!
+//! The cache calls [`ChangeListener`] after every change, whatever command or thread makes it.
+
+mod interest;
+mod ring;
+mod slot;
+mod stream;
+mod subscription;
+mod woken;
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use larder::{Cache, ChangeListener};
+use larder_protocol::Refusal;
+use larder_protocol::follow::Terms;
+use rustix::process::{Pid, getppid};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use interest::Interest;
+use ring::EVERYTHING;
+use slot::Slot;
+pub(crate) use stream::{Follow, StreamStep};
+pub(crate) use subscription::Subscription;
+pub(crate) use woken::Woken;
+
+/// The subscriptions of a server.
+#[derive(Debug)]
+pub(crate) struct Followers {
+    /// `--followers`: the most subscriptions.
+    count_max: usize,
+    /// The number of subscriptions, which changes under the lock of the list.
+    count: AtomicUsize,
+    /// Made with the first subscription.
+    table: OnceLock<Table>,
+    list: Mutex<List>,
+    /// True while another process may change the items of this cache unnoticed: changes are not
+    /// reported, and no interest is noted.
+    is_suspended: AtomicBool,
+}
+
+/// The table of interest, and the slots.
+#[derive(Debug)]
+struct Table {
+    interest: Interest,
+    slots: Box<[Slot]>,
+    /// The terms of all streams, with the token 0.
+    terms: Terms,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    by_token: HashMap<u128, Arc<Subscription>>,
+    /// The server that this process replaces, until it has ended.
+    predecessor: Option<Pid>,
+}
+
+impl Followers {
+    /// Creates the state without subscriptions.
+    pub(crate) fn new(count_max: usize) -> Self {
+        Self {
+            count_max,
+            count: AtomicUsize::new(0),
+            table: OnceLock::new(),
+            list: Mutex::default(),
+            is_suspended: AtomicBool::new(false),
+        }
+    }
+
+    /// True if near caches may follow the server at all.
+    pub(crate) fn are_allowed(&self) -> bool {
+        self.count_max > 0
+    }
+
+    /// Returns the number of subscriptions.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    /// Begins a subscription. Its stream is the connection with this descriptor, whose worker
+    /// `woken` wakes.
+    fn subscribe(
+        &self,
+        cache: &Cache,
+        woken: &Arc<Woken>,
+        descriptor: RawFd,
+    ) -> Result<(Arc<Subscription>, Terms), Refusal> {
+        let mut list = self.list();
+        // Under the lock, so that no subscription is added after `suspend`.
+        self.check(&mut list, cache)?;
+        if list.by_token.len() >= self.count_max {
+            return Err(Refusal::TooManyFollowers);
+        }
+        let table = self.table.get_or_init(|| Table::new(cache));
+        let slot = table.emptiest_slot();
+        // Rule: TokensAreNew. A token has 128 random bits.
+        let token = random();
+        let reader = table.slots[slot].add(woken, descriptor);
+        let subscription = Arc::new(Subscription::new(token, slot, reader));
+        list.by_token.insert(token, Arc::clone(&subscription));
+        self.count.store(list.by_token.len(), Relaxed);
+        Ok((subscription, table.terms_of(token)))
+    }
+
+    /// Checks that this process is the only one that changes the items.
+    ///
+    /// # Errors
+    /// Returns the reason why there can be no subscription.
+    fn check(&self, list: &mut List, cache: &Cache) -> Result<(), Refusal> {
+        // Rule: OneProcessTells.
+        if self.is_suspended.load(Acquire) || list.awaits_predecessor() {
+            return Err(Refusal::FollowDuringUpgrade);
+        }
+        let (_, process_ids) = cache.identity();
+        if process_ids.len() > 1 {
+            return Err(Refusal::FollowOfSharedCache);
+        }
+        Ok(())
+    }
+
+    /// Same as [`Self::check`], for a subscription that exists.
+    fn check_again(&self, cache: &Cache) -> Result<(), Refusal> {
+        self.check(&mut self.list(), cache)
+    }
+
+    /// Returns the subscription with a token.
+    pub(crate) fn find(&self, token: u128) -> Option<Arc<Subscription>> {
+        self.list().by_token.get(&token).cloned()
+    }
+
+    /// Ends a subscription.
+    fn unsubscribe(&self, subscription: &Subscription) {
+        subscription.end();
+        let mut list = self.list();
+        if list.by_token.remove(&subscription.token()).is_some() {
+            self.count.store(list.by_token.len(), Relaxed);
+        }
+        if let Some(table) = self.table.get() {
+            table.slots[subscription.slot()].remove(subscription.reader());
+        }
+    }
+
+    /// Notes that a subscription may have a copy of the item of a key. The caller reads the item
+    /// afterwards. Returns false if changes of the item will not be reported.
+    pub(crate) fn note(&self, subscription: &Subscription, key: &[u8]) -> bool {
+        let Some(table) = self.table.get() else { return false };
+        if subscription.is_over() || self.is_suspended.load(Relaxed) {
+            return false;
+        }
+        table.interest.note(table.terms.bucket_of(key), subscription.slot());
+        // Rule: InterestBeforeRead. Pairs with the fence in `changed`: either the change finds the
+        // interest, or the caller reads the change.
+        fence(SeqCst);
+        true
+    }
+
+    /// Ends all streams and notes no interest from now on, because another process takes over.
+    pub(crate) fn suspend(&self) {
+        // Rule: OneProcessTells. The successor has not been started yet.
+        let list = self.list();
+        self.is_suspended.store(true, Release);
+        for subscription in list.by_token.values() {
+            subscription.end();
+            if let Some(table) = self.table.get() {
+                table.slots[subscription.slot()].wake(subscription.reader());
+            }
+        }
+    }
+
+    /// Allows subscriptions again, because no other process has taken over.
+    pub(crate) fn resume(&self) {
+        self.is_suspended.store(false, Release);
+    }
+
+    /// Refuses subscriptions until the predecessor has ended, which started this process.
+    pub(crate) fn await_end_of(&self, predecessor: Pid) {
+        self.list().predecessor = Some(predecessor);
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl List {
+    /// True until the predecessor's process has ended.
+    fn awaits_predecessor(&mut self) -> bool {
+        // A process whose parent has ended has another parent.
+        if self.predecessor.is_some() && getppid() != self.predecessor {
+            self.predecessor = None;
+        }
+        self.predecessor.is_some()
+    }
+}
+
+impl Table {
+    fn new(cache: &Cache) -> Self {
+        let (identity, _) = cache.identity();
+        // Private memory has no identity, and ends with the process.
+        let epoch = if identity == 0 { random() } else { identity };
+        let terms = Terms::new(0, epoch as u64, BUCKETS_LOG2, random() as u64);
+        Self {
+            interest: Interest::new(BUCKETS_LOG2),
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            terms,
+        }
+    }
+
+    fn emptiest_slot(&self) -> usize {
+        (0..SLOTS).min_by_key(|slot| self.slots[*slot].reader_count()).unwrap_or_default()
+    }
+
+    fn terms_of(&self, token: u128) -> Terms {
+        let mut terms = self.terms;
+        terms.token = token;
+        terms
+    }
+}
+
+impl ChangeListener for Followers {
+    fn changed(&self, key: &[u8]) {
+        // Rule: PublishBeforeLook. The change is visible. Pairs with the fence in `note`.
+        fence(SeqCst);
+        let Some(table) = self.table.get() else { return };
+        let bucket = table.terms.bucket_of(key);
+        let mut slots = table.interest.take(bucket);
+        // Rule: OwnWritesAreTold. The origin of the change does not matter.
+        // Rule: InvalidateBucket. The message names the bucket, of which the interest is forgotten.
+        while slots != 0 {
+            // Rule: SlotTellsAll. All subscriptions of a slot read its ring.
+            table.slots[slots.trailing_zeros() as usize].push(bucket);
+            slots &= slots - 1;
+        }
+    }
+
+    fn cleared(&self) {
+        fence(SeqCst);
+        // Rule: FlushTellsAll. It does not matter who is interested in what.
+        for slot in self.table.get().into_iter().flat_map(|table| &table.slots) {
+            slot.push(EVERYTHING);
+        }
+    }
+}
+
+/// Returns random bits of the operating system.
+fn random() -> u128 {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(more) => filled += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("the system has no random numbers: {error}"),
+        }
+    }
+    u128::from_ne_bytes(bytes)
+}
+
+/// The number of slots: the bits of a word of the table of interest.
+const SLOTS: usize = 64;
+
+/// The number of buckets, as a power of 2.
+const BUCKETS_LOG2: u32 = 20;
