@@ -226,6 +226,17 @@ impl Options {
         self.sasl || self.auth_file.is_some() || self.users.is_some()
     }
 
+    /// Returns the part of `-m` that items and their index use. A near cache also lists the keys of
+    /// its copies.
+    pub fn cache_bytes(&self) -> u64 {
+        self.memory_bytes - self.listed_bytes()
+    }
+
+    /// Returns the part of `-m` that a near cache uses for the keys of its copies.
+    pub fn listed_bytes(&self) -> u64 {
+        if self.near.is_some() { self.memory_bytes / LISTED_PART } else { 0 }
+    }
+
     /// Returns the bytes that a server with these options uses at most beyond its cache: the
     /// buffers of all connections, the idle connections, the workers, and the process.
     pub fn fixed_memory_bytes(&self) -> u64 {
@@ -307,6 +318,9 @@ impl Options {
         }
     }
 }
+
+/// The part of `-m` that a near cache uses for the keys of its copies is the whole divided by this.
+const LISTED_PART: u64 = 4;
 
 /// Returns the protocol of `-B`. If it is not given, returns the protocol that the authentication
 /// needs.

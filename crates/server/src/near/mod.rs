@@ -74,7 +74,7 @@ impl Near {
     /// Fails if no file descriptors are left.
     pub(crate) fn new(options: &Options, cache: &Cache) -> io::Result<Option<Arc<Self>>> {
         let Some(near) = &options.near else { return Ok(None) };
-        let listed_bytes_max = listed_bytes(options.memory_bytes);
+        let listed_bytes_max = usize::try_from(options.listed_bytes()).unwrap_or(usize::MAX);
         let limits = CopyLimits {
             listed_bytes_max,
             absent_bytes_max: listed_bytes_max / 2,
@@ -183,11 +183,6 @@ impl Near {
     }
 }
 
-/// Returns the part of `-m` that the lists of keys may use.
-pub(crate) fn listed_bytes(memory_bytes: u64) -> usize {
-    usize::try_from(memory_bytes / LISTED_PART).unwrap_or(usize::MAX)
-}
-
 /// Returns the time of the boot clock in milliseconds. It also advances while the machine sleeps,
 /// and nobody can set it.
 #[inline]
@@ -200,9 +195,6 @@ pub(crate) fn boot_ms() -> u64 {
 fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
-
-/// The part of `-m` that the lists of keys may use is the whole divided by this.
-const LISTED_PART: u64 = 4;
 
 /// The maximum number of jobs at which another departure is still noted. A lost one only leaves a
 /// key listed until its bucket changes or its stripe is full.

@@ -72,6 +72,9 @@ struct Loop {
     waiting: VecDeque<(Job, u64)>,
     stream: Option<Stream>,
     buffer: Vec<u8>,
+    /// True once the origin has answered whether it reports changes. Before, nothing is passed to
+    /// it: if it were a near cache of this server, commands would circulate.
+    is_known: bool,
     /// The last trouble that the log contains, so that it is not repeated.
     logged: Option<String>,
 }
@@ -100,6 +103,7 @@ impl Loop {
             waiting: VecDeque::new(),
             stream: None,
             buffer: vec![0; BUFFER_BYTES],
+            is_known: false,
             logged: None,
         })
     }
@@ -385,7 +389,8 @@ impl Loop {
     fn dial(&mut self, now_ms: u64) {
         for number in 0..self.links.len() {
             let link = &mut self.links[number];
-            let needed = link.is_wanted || !LAZY_LINKS.contains(&number);
+            let is_usual = self.is_known && !LAZY_LINKS.contains(&number);
+            let needed = number == STREAM || link.is_wanted && self.is_known || is_usual;
             match link.state {
                 LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}
                 LinkState::Dialing { since_ms } if since_ms + DIAL_MS_MAX <= now_ms => {
@@ -432,6 +437,7 @@ impl Loop {
 
     fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
         let subscription = self.near.copies.subscription();
+        self.is_known = true;
         self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
         for number in FETCH_LINKS {
             if self.links[number].is_up() {
@@ -457,6 +463,16 @@ impl Loop {
         link.failures += 1;
         let backoff_ms = (RETRY_MS << link.failures.min(8)).min(RETRY_MS_MAX);
         link.state = LinkState::Down { retry_ms: now_ms + backoff_ms };
+        match error {
+            DialError::NearCache => {
+                self.is_known = false;
+                for number in 0..self.links.len() {
+                    self.lose(number, &Lost::Closed);
+                }
+            }
+            DialError::Follow(_) => self.is_known = true,
+            _ => {}
+        }
         let is_reached = error.is_reached() || self.any_up();
         self.near.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
         self.report(error.to_string());

@@ -217,7 +217,7 @@ impl Server {
     /// Sets the memory limit of an inherited cache to `-m`. A limit set by `cache_memlimit` does
     /// not outlive the process that executed it.
     pub(crate) fn apply_memory_limit(&self) {
-        let bytes = self.options.memory_bytes;
+        let bytes = self.options.cache_bytes();
         if let Err(error) = self.memory.set_at_start(&self.cache, bytes) {
             log::warn(format_args!(
                 "larderd: option -m: the inherited cache keeps its limit: {error}"

@@ -70,7 +70,7 @@ pub(crate) fn prepare(
     observer: disk_tier::Observer,
 ) -> Result<UnopenedCache, ServerError> {
     let builder = Cache::builder()
-        .memory_bytes(options.memory_bytes)
+        .memory_bytes(options.cache_bytes())
         .item_bytes_max(options.item_bytes_max)
         .cas(options.cas)
         .evict(options.evict)
@@ -137,7 +137,7 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     // except if memory is locked: the system would then commit all of it. If the address space of
     // the process is limited, the cache opens without this reserve.
     if !options.lock_memory {
-        let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
+        let growing = builder.clone().memory_bytes_max(options.cache_bytes() * GROWTH_MAX);
         if let Ok(cache) = growing.open() {
             return Ok(cache);
         }
