@@ -58,6 +58,7 @@ fn option(condition: Condition) -> Option<&'static str> {
         Condition::Tier => "`--tier-path`",
         Condition::TierCache => "`--tier-mode cache`",
         Condition::TierStore => "`--tier-mode store`",
+        Condition::Near => "`--origin`",
         Condition::SlabReassign => "`slab_reassign`",
         Condition::LruCrawler => "`lru_crawler`",
         Condition::LruMaintainer => "`lru_maintainer`",

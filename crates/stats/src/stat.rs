@@ -55,6 +55,8 @@ pub enum Condition {
     TierCache,
     /// `--tier-mode store`.
     TierStore,
+    /// `--origin`.
+    Near,
     /// `-o slab_reassign`, the default.
     SlabReassign,
     /// `-o lru_crawler`, the default.

@@ -17,7 +17,6 @@ mod link;
 mod reply;
 mod request;
 mod store;
-mod tally;
 mod thread;
 mod way;
 
@@ -29,6 +28,7 @@ use larder::copies::{Copies, CopyLimits, Flight, Place};
 use larder::{Cache, Leaving, Reason};
 use larder_options::{Near as NearOptions, Options};
 use larder_protocol::follow::Terms;
+use larder_stats::Counters;
 use rustix::io;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -37,7 +37,6 @@ use job::Job;
 pub(crate) use job::{Concerned, Pass, PassResult};
 pub(crate) use request::PassRequest;
 use store::LocalStore;
-pub(crate) use tally::{Event, Tally};
 pub(crate) use thread::{NearThread, UNREACHABLE};
 pub(crate) use way::Way;
 
@@ -46,7 +45,8 @@ pub(crate) use way::Way;
 pub(crate) struct Near {
     pub(crate) copies: Copies<LocalStore>,
     pub(crate) options: NearOptions,
-    pub(crate) tally: Tally,
+    /// The counters of the near thread.
+    counters: Arc<Counters>,
     /// The terms of the current change stream, and the number of its subscription in `copies`;
     /// `None` while there is no stream.
     stream: RwLock<Option<(Terms, u64)>>,
@@ -72,7 +72,11 @@ impl Near {
     ///
     /// # Errors
     /// Fails if no file descriptors are left.
-    pub(crate) fn new(options: &Options, cache: &Cache) -> io::Result<Option<Arc<Self>>> {
+    pub(crate) fn new(
+        options: &Options,
+        cache: &Cache,
+        counters: Arc<Counters>,
+    ) -> io::Result<Option<Arc<Self>>> {
         let Some(near) = &options.near else { return Ok(None) };
         let listed_bytes_max = usize::try_from(options.listed_bytes()).unwrap_or(usize::MAX);
         let limits = CopyLimits {
@@ -84,7 +88,7 @@ impl Near {
         Ok(Some(Arc::new(Self {
             copies: Copies::new(LocalStore::new(cache.clone()), limits),
             options: near.clone(),
-            tally: Tally::default(),
+            counters,
             stream: RwLock::default(),
             reach: AtomicU8::new(Reach::Unknown as u8),
             jobs: Mutex::default(),
@@ -107,26 +111,24 @@ impl Near {
         Some(Place { subscription: *subscription, bucket: terms.bucket_of(key) })
     }
 
-    /// Joins the fetch of a key, or begins one. Without `waker`, nobody waits for it.
+    /// Joins the fetch of a key, or begins one. Without `waker`, nobody waits for it. The second
+    /// value is true if a new fetch has begun.
     pub(crate) fn fetch(
         &self,
         place: Place,
         key: &[u8],
         waker: Option<&task::Waker>,
-    ) -> Arc<Flight> {
+    ) -> (Arc<Flight>, bool) {
         let (flight, is_new) = self.copies.join(place, key, boot_ms(), waker);
         if is_new {
             self.put(Job::Fetch(Arc::clone(&flight)));
-        } else if waker.is_some() {
-            self.tally.count(Event::Joined);
         }
-        flight
+        (flight, is_new)
     }
 
     /// Passes a command to the origin.
     pub(crate) fn pass(&self, request: PassRequest, waker: task::Waker) -> Arc<Pass> {
         let pass = Arc::new(Pass::new(request, waker));
-        self.tally.count(Event::Passed);
         self.put(Job::Pass(Arc::clone(&pass)));
         pass
     }
@@ -164,9 +166,15 @@ impl Near {
         *self.stream.write().unwrap_or_else(PoisonError::into_inner) = terms;
     }
 
-    /// True if there is a change stream.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.stream.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    /// Returns the name of the state of the near cache.
+    pub(crate) fn state_name(&self) -> &'static str {
+        let has_stream = self.stream.read().unwrap_or_else(PoisonError::into_inner).is_some();
+        match self.reach() {
+            Reach::Unknown => "unknown",
+            Reach::Unreachable => "unreachable",
+            Reach::Reached if has_stream => "copies",
+            Reach::Reached => "passes",
+        }
     }
 
     /// Returns whether the origin can be reached.

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use larder::copies::FlightResult;
+use larder::copies::{FlightResult, NotKept};
 use larder_protocol::ServerError;
 use larder_protocol::follow::{self, Message, Terms};
+use larder_stats::Counter;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 use super::dial::{self, DialError, Dialed, Role};
 use super::job::{Concerned, Job, PassResult};
 use super::link::{Arrival, Link, LinkState, Lost, Pending, PendingRequest, push_follower};
-use super::{Event, Near, Reach, boot_ms, millis};
+use super::{Near, Reach, boot_ms, millis};
 use crate::log;
 
 /// The near thread. It ends when this is dropped.
@@ -180,12 +181,12 @@ impl Loop {
         let near = &self.near;
         match arrival {
             Arrival::Message(Message::Changed(bucket)) => {
-                near.tally.count(Event::Message);
+                near.counters.bump(Counter::NearChanges);
                 let dropped = near.copies.invalidate_bucket(bucket);
-                near.tally.add(Event::Dropped, dropped as u64);
+                near.counters.add(Counter::NearDropped, dropped as u64);
             }
             Arrival::Message(Message::Flushed) => {
-                near.tally.count(Event::Flushed);
+                near.counters.bump(Counter::NearFlushes);
                 near.copies.invalidate_all();
             }
             Arrival::Message(Message::Heard(number)) => self.note_heard(number),
@@ -197,7 +198,7 @@ impl Loop {
             }
             Arrival::Fetched { flight, result, is_late: false } => {
                 let place = near.place_of(flight.key()).unwrap_or(flight.place());
-                near.tally.count_landing(near.copies.land(&flight, place, result));
+                near.counters.bump(landing(near.copies.land(&flight, place, result)));
             }
             Arrival::Answered { pass, result } => {
                 self.invalidate(&pass.request.concerned);
@@ -285,7 +286,7 @@ impl Loop {
             Job::Fetch(flight) => {
                 let value_bytes_max = self.near.options.value_bytes_max;
                 link.push(|out| follow::push_fetch(out, flight.key(), value_bytes_max));
-                self.near.tally.count(Event::Fetched);
+                self.near.counters.bump(Counter::NearFetches);
                 PendingRequest::Fetch(flight)
             }
             Job::Pass(pass) => {
@@ -299,7 +300,7 @@ impl Loop {
 
     /// Fails a job that was not sent.
     fn refuse(&self, job: Job) {
-        self.near.tally.count(Event::Unreachable);
+        self.near.counters.bump(Counter::NearUnreachable);
         match job {
             Job::Fetch(flight) => {
                 self.near.copies.give_up(&flight, FlightResult::Failed(UNREACHABLE.into()));
@@ -348,7 +349,7 @@ impl Loop {
                 pass.end(PassResult::Failed(ServerError::OriginSilent));
             }
         }
-        self.near.tally.count(Event::Silent);
+        self.near.counters.bump(Counter::NearUnanswered);
     }
 
     /// Ends a link.
@@ -362,7 +363,7 @@ impl Loop {
             self.fail(&request.of);
         }
         if number == STREAM && self.stream.take().is_some() {
-            self.near.tally.count(Event::StreamLost);
+            self.near.counters.bump(Counter::NearStreamsLost);
             self.near.set_stream(None);
             self.near.copies.resubscribe();
             self.report(format!(
@@ -532,6 +533,20 @@ impl Loop {
                 self.fail(&pending.of);
             }
         }
+    }
+}
+
+/// Returns the counter of a fetch that has ended.
+fn landing(kept: Result<(), NotKept>) -> Counter {
+    match kept {
+        Ok(()) => Counter::NearKept,
+        Err(NotKept::Detached) => Counter::NearRefusedDetached,
+        Err(NotKept::Unsubscribed) => Counter::NearRefusedUnsubscribed,
+        Err(NotKept::Unnoted) => Counter::NearRefusedUnnoted,
+        Err(NotKept::Expiring) => Counter::NearRefusedExpiring,
+        Err(NotKept::TooLarge) => Counter::NearRefusedTooLarge,
+        Err(NotKept::NoMemory) => Counter::NearRefusedNoMemory,
+        Err(NotKept::Failed) => Counter::NearRefusedFailed,
     }
 }
 

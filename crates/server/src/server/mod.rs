@@ -98,7 +98,7 @@ impl Server {
         if options.log.slower_than.is_some() {
             log.time_commands();
         }
-        let near = Near::new(&options, &cache)?;
+        let near = Near::new(&options, &cache, Arc::clone(statistics.counters(Thread::Near)))?;
         if near.is_some() {
             log.note_near();
         }

@@ -11,7 +11,7 @@ use larder_stats::Counter;
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
-use crate::near::{Concerned, Event, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way};
+use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way};
 
 /// A command that waits for the origin.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Session {
         let Some(near) = batch.executor.near() else { return Step::GoOn(parsed.consumed) };
         let Some(key) = parsed.command.key() else { return Step::GoOn(parsed.consumed) };
         if near.place_of(key).is_some_and(|place| near.copies.is_absent(place, key)) {
-            near.tally.count(Event::AbsentHit);
+            batch.executor.counters().bump(Counter::NearAbsentHits);
             batch.respond(&Response::Miss, parsed.frame);
             return Step::GoOn(parsed.consumed);
         }
@@ -127,7 +127,10 @@ impl Session {
         let Some(place) = near.place_of(command.key()) else {
             return self.read_at_origin(batch, &command.command(), frame, consumed, false);
         };
-        let flight = near.fetch(place, command.key(), Some(&waker));
+        let (flight, is_new) = near.fetch(place, command.key(), Some(&waker));
+        if !is_new {
+            batch.executor.counters().bump(Counter::NearJoined);
+        }
         for (key, need) in self.ahead(parsed.rest).take(AHEAD_MAX) {
             if need == DiskNeed::Reads
                 && self.may_read_key(key)
@@ -192,6 +195,7 @@ impl Session {
             batch.respond(&ServerError::OriginUnreachable.into(), frame);
             return Step::GoOn(consumed);
         };
+        batch.executor.counters().bump(Counter::NearPassed);
         let (pass, frame) = (near.pass(request, waker), frame.keep());
         self.state = State::Near(Box::new(WaitingForOrigin::Pass { pass, frame }));
         Step::Stop(consumed, Next::Origin)

@@ -84,6 +84,14 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
             let expiry_secs = server.access.certificates.as_ref().and_then(|of| of.expiry_secs());
             expiry_secs.unwrap_or(0)
         }
+        Gauge::NearState => {
+            return server.near.as_ref().map_or("", |near| near.state_name()).to_owned();
+        }
+        Gauge::NearFresh => u64::from(server.near.as_ref().is_some_and(|near| near.is_fresh())),
+        Gauge::NearListedBytes => {
+            server.near.as_ref().map_or(0, |near| near.copies.listed_bytes() as u64)
+        }
+        Gauge::NearListedBytesMax => options.listed_bytes(),
         Gauge::Followers => server.followers.count() as u64,
         Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
         Gauge::OutputBudgetUsedBytes => server.connections.budget.held_bytes(),

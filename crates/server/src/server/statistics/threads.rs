@@ -19,6 +19,8 @@ pub(crate) enum Thread {
     /// The thread that serves connections while the cache opens.
     Opening,
     Listener,
+    /// The thread that has the connections to the origin.
+    Near,
     /// The thread that reads watched files again.
     Watched,
     /// A thread that waits for the disk, counted from 0.
@@ -34,6 +36,7 @@ pub(super) struct ThreadCounters {
     admin: Arc<Counters>,
     opening: Arc<Counters>,
     listener: Arc<Counters>,
+    near: Arc<Counters>,
     watched: Arc<Counters>,
     disk: Vec<Arc<Counters>>,
 }
@@ -48,6 +51,7 @@ impl ThreadCounters {
             admin: Arc::default(),
             opening: Arc::default(),
             listener: Arc::default(),
+            near: Arc::default(),
             watched: Arc::default(),
             disk: counters(disk_threads),
         }
@@ -62,6 +66,7 @@ impl ThreadCounters {
             Thread::Admin => &self.admin,
             Thread::Opening => &self.opening,
             Thread::Listener => &self.listener,
+            Thread::Near => &self.near,
             Thread::Watched => &self.watched,
             Thread::Disk(number) => &self.disk[number],
         }
@@ -69,8 +74,9 @@ impl ThreadCounters {
 
     /// Adds the value of a counter in all threads to `value`.
     pub(super) fn add(&self, counter: Counter, value: u64) -> u64 {
-        let Self { workers, watchers, crawler, admin, opening, listener, watched, disk } = self;
-        let singles = [watchers, crawler, admin, opening, listener, watched];
+        let Self { workers, watchers, crawler, admin, opening, listener, near, watched, disk } =
+            self;
+        let singles = [watchers, crawler, admin, opening, listener, near, watched];
         let threads = iter::empty().chain(workers).chain(singles).chain(disk);
         threads.map(|counters| counters.read(counter)).fold(value, u64::wrapping_add)
     }
@@ -91,6 +97,7 @@ mod tests {
             Thread::Admin,
             Thread::Opening,
             Thread::Listener,
+            Thread::Near,
             Thread::Watched,
             Thread::Disk(0),
             Thread::Disk(1),
