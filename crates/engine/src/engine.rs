@@ -205,6 +205,15 @@ impl Engine {
         self.peers().peer_process_ids()
     }
 
+    /// True if no other process is attached to the region.
+    ///
+    /// Cost: a load for each row of the table of peers. If there are other processes, also a search
+    /// for dead ones, with a system call for each.
+    pub fn is_alone(&self) -> bool {
+        let is_alone = || self.peer_process_ids().len() <= 1;
+        is_alone() || (self.reclaimer.reap_peers() && is_alone())
+    }
+
     /// Takes a free thread slot. Returns `None` if threads hold all slots of the region. Return the
     /// slot with [`Engine::deregister`].
     pub fn register(&self) -> Option<ThreadSlot> {

@@ -57,6 +57,7 @@ fn option(condition: Condition) -> Option<&'static str> {
         Condition::TlsSessions => "`-Z`, `ssl_session_cache`",
         Condition::Tier => "`--tier-path`",
         Condition::TierCache => "`--tier-mode cache`",
+        Condition::Followers => "`--followers`",
         Condition::TierStore => "`--tier-mode store`",
         Condition::Near => "`--origin`",
         Condition::SlabReassign => "`slab_reassign`",

@@ -57,6 +57,8 @@ pub enum Condition {
     TierStore,
     /// `--origin`.
     Near,
+    /// `--followers` above 0.
+    Followers,
     /// `-o slab_reassign`, the default.
     SlabReassign,
     /// `-o lru_crawler`, the default.

@@ -60,6 +60,26 @@ impl Cache {
         (engine.birth().identity, engine.peer_process_ids())
     }
 
+    /// True if no other process can change the items of this cache at the moment.
+    ///
+    /// Cost: a load for each process that the cache has room for. If other processes use the cache,
+    /// also a system call for each.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// use larder::Cache;
+    /// let cache = Cache::open_shared(&path)?;
+    /// let other = Cache::open_shared(&path)?;
+    /// assert!(!cache.is_alone());
+    /// drop(other);
+    /// assert!(cache.is_alone());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_alone(&self) -> bool {
+        self.shared().engine.is_alone()
+    }
+
     /// Returns the file of a [`Builder::readable`](crate::Builder::readable) or
     /// [`Builder::shared`](crate::Builder::shared) cache. The descriptor of a readable cache only
     /// allows reading. The descriptor of a shared cache can be opened again with any access that

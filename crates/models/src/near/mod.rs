@@ -24,6 +24,10 @@ mod scenarios;
 mod spec;
 mod world;
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use play::search;
 use rules::{Rule, Rules};
 use scenario::Scenario;
@@ -102,4 +106,37 @@ fn a_lost_answer_needs_one_of_two_rules() {
     assert!(matches!(search(scenario, Rules::without(&[OWN])), Outcome::Holds(_)));
     assert!(matches!(search(scenario, Rules::without(&[LOSS])), Outcome::Holds(_)));
     assert!(matches!(search(scenario, Rules::without(&[OWN, LOSS])), Outcome::Broken(_)));
+}
+
+/// The rules that the origin keeps.
+const RULES_OF_ORIGIN: &[Rule] = &[
+    Rule::InterestBeforeRead,
+    Rule::PublishBeforeLook,
+    Rule::OwnWritesAreTold,
+    Rule::RemovalTellsEach,
+    Rule::FlushTellsAll,
+    Rule::SlotTellsAll,
+    Rule::FullRingFlushes,
+    Rule::OneProcessTells,
+    Rule::SignalAfterRings,
+    Rule::TokensAreNew,
+];
+
+/// Collects the names in `// Rule: name` comments of a folder's sources.
+fn names_of_rules(folder: &Path) -> BTreeSet<String> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = files.map(|path| fs::read_to_string(path).unwrap());
+    let names = |text: String| -> Vec<String> {
+        let names = text.lines().filter_map(|line| line.trim().strip_prefix("// Rule: "));
+        names.map(str::to_owned).collect()
+    };
+    texts.flat_map(names).collect()
+}
+
+#[test]
+fn the_code_of_the_origin_names_every_rule_where_it_keeps_it() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let named = names_of_rules(&crates.join("server/src/followers"));
+    let rules: BTreeSet<String> = RULES_OF_ORIGIN.iter().map(|rule| format!("{rule:?}")).collect();
+    assert_eq!(named, rules, "the rules in comments of the code, and those of the model");
 }

@@ -113,7 +113,8 @@ impl Followers {
         }
         let table = self.table.get_or_init(|| Table::new(cache));
         let slot = table.emptiest_slot();
-        // Rule: TokensAreNew. A token has 128 random bits.
+        // Rule: TokensAreNew
+        // A token has 128 random bits.
         let token = random();
         let reader = table.slots[slot].add(woken, descriptor);
         let subscription = Arc::new(Subscription::new(token, slot, reader));
@@ -127,15 +128,14 @@ impl Followers {
     /// # Errors
     /// Returns the reason why there can be no subscription.
     fn check(&self, list: &mut List, cache: &Cache) -> Result<(), Refusal> {
-        // Rule: OneProcessTells.
+        // Rule: OneProcessTells
         if self.is_suspended.load(Acquire) || list.awaits_predecessor() {
             return Err(Refusal::FollowDuringUpgrade);
         }
-        let (_, process_ids) = cache.identity();
-        if process_ids.len() > 1 {
-            return Err(Refusal::FollowOfSharedCache);
+        match cache.is_alone() {
+            true => Ok(()),
+            false => Err(Refusal::FollowOfSharedCache),
         }
-        Ok(())
     }
 
     /// Same as [`Self::check`], for a subscription that exists.
@@ -168,15 +168,17 @@ impl Followers {
             return false;
         }
         table.interest.note(table.terms.bucket_of(key), subscription.slot());
-        // Rule: InterestBeforeRead. Pairs with the fence in `changed`: either the change finds the
-        // interest, or the caller reads the change.
+        // Rule: InterestBeforeRead
+        // Pairs with the fence in `changed`: either the change finds the interest, or the caller
+        // reads the change.
         fence(SeqCst);
         true
     }
 
     /// Ends all streams and notes no interest from now on, because another process takes over.
     pub(crate) fn suspend(&self) {
-        // Rule: OneProcessTells. The successor has not been started yet.
+        // Rule: OneProcessTells
+        // The successor has not been started yet.
         let list = self.list();
         self.is_suspended.store(true, Release);
         for subscription in list.by_token.values() {
@@ -239,15 +241,20 @@ impl Table {
 
 impl ChangeListener for Followers {
     fn changed(&self, key: &[u8]) {
-        // Rule: PublishBeforeLook. The change is visible. Pairs with the fence in `note`.
+        // Rule: PublishBeforeLook
+        // The cache calls this after other threads can read the change. Pairs with the fence in
+        // `note`.
+        // Rule: RemovalTellsEach
+        // A removal by prefix calls this for each item, when its walk removes it.
         fence(SeqCst);
         let Some(table) = self.table.get() else { return };
         let bucket = table.terms.bucket_of(key);
         let mut slots = table.interest.take(bucket);
-        // Rule: OwnWritesAreTold. The origin of the change does not matter.
-        // Rule: InvalidateBucket. The message names the bucket, of which the interest is forgotten.
+        // Rule: OwnWritesAreTold
+        // The connection that the change came from is not known here.
         while slots != 0 {
-            // Rule: SlotTellsAll. All subscriptions of a slot read its ring.
+            // Rule: SlotTellsAll
+            // All subscriptions of a slot read its ring.
             table.slots[slots.trailing_zeros() as usize].push(bucket);
             slots &= slots - 1;
         }
@@ -255,7 +262,8 @@ impl ChangeListener for Followers {
 
     fn cleared(&self) {
         fence(SeqCst);
-        // Rule: FlushTellsAll. It does not matter who is interested in what.
+        // Rule: FlushTellsAll
+        // The interest does not matter.
         for slot in self.table.get().into_iter().flat_map(|table| &table.slots) {
             slot.push(EVERYTHING);
         }

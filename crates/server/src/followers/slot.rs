@@ -121,7 +121,7 @@ impl Slot {
                 Unread::Nothing => break,
                 Unread::Message(message) => message,
                 Unread::TooMany => {
-                    // Rule: FullRingFlushes.
+                    // Rule: FullRingFlushes
                     messages.overflows += 1;
                     EVERYTHING
                 }

@@ -92,7 +92,7 @@ impl Follow {
             if let Some((number, position)) = self.owed
                 && messages.position >= position
             {
-                // Rule: SignalAfterRings.
+                // Rule: SignalAfterRings
                 Message::Heard(number).push(out);
                 self.owed = None;
                 if out.len() < out_bytes_max {

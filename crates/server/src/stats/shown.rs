@@ -19,6 +19,7 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::TierCache => mode(options) == Some(TierMode::Cache),
         Condition::TierStore => mode(options) == Some(TierMode::Store),
         Condition::Near => server.near.is_some(),
+        Condition::Followers => server.followers.are_allowed(),
         Condition::SlabReassign => options.slab_reassign,
         Condition::LruCrawler => server.upkeep.crawler.is_enabled(),
         Condition::LruMaintainer => options.lru_maintainer,

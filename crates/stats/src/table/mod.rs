@@ -299,12 +299,12 @@ Larder {
     "groups_split" counter GroupsSplit "Groups of the index split to grow it.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed during the read.";
     "local_reads" counter LocalReads "Reads that clients made directly in the cache's memory (`--local-readers`) and reported. Clients report one in two of these reads, and no reads of items that were read a few times recently. Included in `cmd_get` and `get_hits`.";
-    "followers" gauge Followers "Near caches that follow the server (`--followers`).";
-    "follower_changes" counter FollowerChanges "Reports of a changed bucket that were sent to near caches.";
-    "follower_flushes" counter FollowerFlushes "Reports to near caches that every item may have changed.";
-    "follower_overflows" counter FollowerOverflows "Reports among `follower_flushes` that replaced others, because a near cache did not read as fast as items changed.";
-    "follower_fetches" counter FollowerFetches "Items that near caches fetched. Not included in `cmd_get`.";
-    "follower_fetches_unnoted" counter FollowerFetchesUnnoted "Fetches among these whose items must not be copied, because the server will not report their changes.";
+    "followers" gauge Followers if Followers "Near caches that follow the server (`--followers`).";
+    "follower_changes" counter FollowerChanges if Followers "Reports of a changed bucket that were sent to near caches.";
+    "follower_flushes" counter FollowerFlushes if Followers "Reports to near caches that every item may have changed.";
+    "follower_overflows" counter FollowerOverflows if Followers "Reports among `follower_flushes` that replaced others, because a near cache did not read as fast as items changed.";
+    "follower_fetches" counter FollowerFetches if Followers "Items that near caches fetched. Not included in `cmd_get`.";
+    "follower_fetches_unnoted" counter FollowerFetchesUnnoted if Followers "Fetches among these whose items must not be copied, because the server will not report their changes.";
     "near_fresh" gauge NearFresh if Near "1 while copies may be used: the origin reports its changes (`--origin`).";
     "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `passes`: it does not, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet.";
     "near_joined" counter NearJoined if Near "Reads that waited for a fetch which another read had begun.";

@@ -110,6 +110,10 @@ function showConnections(status, change) {
     ["processor time per second", right(duration(
       add(change.stats, ["rusage_user", "rusage_system"]) / change.secs))],
   ];
+  // Absent without --followers.
+  if (status.larder.followers !== undefined) {
+    rows.push(["near caches that follow", total(status.larder.followers)]);
+  }
   fill("connections", null, rows);
 }
 

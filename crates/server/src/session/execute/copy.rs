@@ -47,7 +47,7 @@ impl Executor {
         call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> CommandResult {
-        // Rule: InterestBeforeRead.
+        // Rule: InterestBeforeRead
         let note = |of| self.server.followers.note(of, item.key);
         let is_noted = item.subscription.is_some_and(note);
         let start = out.len();

@@ -2,6 +2,7 @@
 //! the near cache.
 
 mod commands;
+mod processes;
 mod streams;
 
 use std::io::{BufRead, BufReader, Read, Write};
