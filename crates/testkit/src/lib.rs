@@ -8,9 +8,11 @@
 //! - The [scenes](api) of conformance/api, lists of operations that every binding must pass. They
 //!   are unrelated to [`scene`].
 //!
+//! - A [`proxy::Proxy`] that delays, cuts and damages connections.
+//!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`http`], [`mod@stat`],
 //! [`scene`], [`transcript`], [`mcrouter`], [`mod@traces`], [`fixture`], [`api`],
-//! [`mod@skip`], [`mod@process`], [`cgroup`].
+//! [`mod@skip`], [`mod@process`], [`cgroup`], [`proxy`].
 #![deny(unsafe_code)]
 
 pub mod api;
@@ -20,6 +22,7 @@ pub mod http;
 pub mod mcrouter;
 pub mod model;
 pub mod process;
+pub mod proxy;
 pub mod random;
 pub mod scene;
 pub mod server;
@@ -35,6 +38,7 @@ pub use process::built::larderd_of_this_build;
 pub use process::children;
 pub use process::stopwatch::Stopwatch;
 pub use process::waiting::waited_for_processor;
+pub use proxy::Proxy;
 pub use random::Random;
 pub use scene::Scene;
 pub use server::{Address, ServerUnderTest, Subject, Transport};

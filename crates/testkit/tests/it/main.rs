@@ -9,6 +9,7 @@ mod identifiers;
 mod memcached;
 mod plain;
 mod programs;
+mod proxy;
 mod region_format;
 mod tidy;
 mod tracked;
