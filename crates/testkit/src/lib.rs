@@ -8,16 +8,18 @@
 //! - The [scenes](api) of conformance/api, lists of operations that every binding must pass. They
 //!   are unrelated to [`scene`].
 //!
+//! - A [judge of histories](history): whether near caches kept their promises.
 //! - A [`proxy::Proxy`] that delays, cuts and damages connections.
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`http`], [`mod@stat`],
 //! [`scene`], [`transcript`], [`mcrouter`], [`mod@traces`], [`fixture`], [`api`],
-//! [`mod@skip`], [`mod@process`], [`cgroup`], [`proxy`].
+//! [`mod@skip`], [`mod@process`], [`cgroup`], [`proxy`], [`history`].
 #![deny(unsafe_code)]
 
 pub mod api;
 pub mod cgroup;
 pub mod fixture;
+pub mod history;
 pub mod http;
 pub mod mcrouter;
 pub mod model;
