@@ -7,11 +7,12 @@ use super::explain::{Promise, Teller, Violation};
 use super::record::{Did, Event, History};
 use super::versions::{Impossible, NEVER, Versions};
 
-/// The number of violations of a key that are reported.
+/// The number of violations of each promise that are reported for a key.
 const REPORTED_MAX: usize = 3;
 
 impl History {
-    /// Returns the contradictions between the history and the promises, at most three for each key.
+    /// Returns the contradictions between the history and the promises, at most three of each
+    /// promise for each key.
     /// The time is linear in the number of events, except for sorting, if few commands are under
     /// way at a time.
     pub fn judge(&self) -> Vec<Violation> {
@@ -74,8 +75,12 @@ impl<'a> Judge<'a> {
         Teller { history: self.history, key: self.key, events: self.events }
     }
 
-    fn report(&mut self, violation: impl FnOnce(Teller<'_>, &Versions) -> Violation) {
-        if self.found.len() < REPORTED_MAX {
+    fn report(
+        &mut self,
+        promise: Promise,
+        violation: impl FnOnce(Teller<'_>, &Versions) -> Violation,
+    ) {
+        if self.found.iter().filter(|found| found.promise == promise).count() < REPORTED_MAX {
             let violation = violation(self.teller(), &self.versions);
             self.found.push(violation);
         }
@@ -83,10 +88,14 @@ impl<'a> Judge<'a> {
 
     fn versions_are_possible(&mut self) {
         for impossible in self.versions.impossible.clone() {
-            self.report(|teller, _| match impossible {
-                Impossible::Unwritten { event } => teller.unwritten(event),
-                Impossible::TwoTokens { first, second } => teller.two_tokens(first, second),
-            });
+            match impossible {
+                Impossible::Unwritten { event } => {
+                    self.report(Promise::Written, |teller, _| teller.unwritten(event));
+                }
+                Impossible::TwoTokens { first, second } => {
+                    self.report(Promise::Once, |teller, _| teller.two_tokens(first, second));
+                }
+            }
         }
     }
 
@@ -102,7 +111,7 @@ impl<'a> Judge<'a> {
                 (there, origin) => there == origin,
             };
             if !is_same {
-                self.report(|teller, _| teller.not_current(resting));
+                self.report(Promise::AtRest, |teller, _| teller.not_current(resting));
             }
         }
     }
@@ -170,12 +179,11 @@ impl<'a> Judge<'a> {
             let Some(floor) = floor else { continue };
             let earliest = self.versions.earliest_removal(floor.from);
             if earliest >= answered {
-                self.report(|teller, _| teller.absent(promise, at, floor.event));
-                return None;
+                self.report(promise, |teller, _| teller.absent(promise, at, floor.event));
             }
             removed = removed.max(earliest);
         }
-        Some(removed)
+        (removed < answered).then_some(removed)
     }
 
     /// Judges a read that found an item. Returns the moment after which it was stored.
@@ -203,12 +211,10 @@ impl<'a> Judge<'a> {
             let newer = life.newer.iter().find(is_due)?;
             self.versions.lives[*newer].written
         });
-        let (promise, floor) = match (seen, due) {
-            (Some(floor), _) => (Promise::NeverBack, floor),
-            (None, Some(floor)) => (Promise::Bounded, floor),
-            (None, None) => return Some(from),
-        };
-        self.report(|teller, versions| teller.older(promise, at, floor, versions));
-        None
+        for (floor, promise) in [(seen, Promise::NeverBack), (due, Promise::Bounded)] {
+            let Some(floor) = floor else { continue };
+            self.report(promise, |teller, versions| teller.older(promise, at, floor, versions));
+        }
+        (seen.is_none() && due.is_none()).then_some(from)
     }
 }

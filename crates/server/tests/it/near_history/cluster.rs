@@ -1,0 +1,192 @@
+//! An origin, the proxies in front of it, and the servers behind them that clients use.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use larder_testkit::history::Place;
+use larder_testkit::server::{Signal, free_address};
+use larder_testkit::{Address, Proxy, ServerUnderTest};
+use rustix::process::{Pid, kill_process};
+use tempfile::TempDir;
+
+use super::wrong::{Fault, WrongCache};
+use crate::binary;
+use crate::upgrade_scene::{PidFile, has_ended, wait_until};
+
+/// The staleness bound of the near caches.
+pub(super) const MAX_STALE: Duration = Duration::from_millis(1000);
+const ORIGIN_TIMEOUT: Duration = Duration::from_millis(250);
+pub(super) const NEARS: usize = 3;
+
+/// The options of an origin.
+fn origin_args(follows: bool) -> Vec<String> {
+    let mut args = vec!["-t", "2", "-m", "64", "--upgrade-drain=1"];
+    if follows {
+        args.push("--followers=64");
+    }
+    args.into_iter().map(str::to_owned).collect()
+}
+
+/// The options of a near cache of the origin at this address.
+fn near_args(origin: SocketAddr) -> Vec<String> {
+    let stale = MAX_STALE.as_millis();
+    let timeout = ORIGIN_TIMEOUT.as_millis();
+    let origin = format!("--origin={origin}");
+    let options = [format!("--near-max-stale={stale}"), format!("--origin-timeout={timeout}")];
+    [vec!["-t".to_owned(), "2".to_owned(), origin], options.to_vec()].concat()
+}
+
+/// The servers between the proxies and the clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Between {
+    /// Near caches.
+    Near,
+    /// Nothing: clients use the proxies. So every read returns the item of the origin.
+    Nothing,
+    /// Caches that break a promise.
+    Wrong(Fault),
+}
+
+pub(super) struct Cluster {
+    pub(super) origin: Origin,
+    pub(super) proxies: Vec<Proxy>,
+    pub(super) nears: Vec<ServerUnderTest>,
+    /// The places, with the addresses that their clients use. The origin is the first.
+    pub(super) places: Vec<(Place, Address)>,
+    _wrong: Vec<WrongCache>,
+}
+
+impl Cluster {
+    pub(super) fn start(between: Between) -> Result<Self> {
+        let origin = Origin::start(matches!(between, Between::Near))?;
+        let place = |name: String, stale: Duration, address: SocketAddr| {
+            let max_stale = stale.as_nanos() as u64;
+            (Place { name, max_stale }, Address::Tcp(address))
+        };
+        let mut places = vec![place("the origin".to_owned(), Duration::ZERO, origin.address)];
+        let (mut proxies, mut nears, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 1..=NEARS {
+            let proxy = Proxy::start(origin.address)?;
+            let (stale, address) = match between {
+                Between::Nothing => (Duration::ZERO, proxy.address()),
+                Between::Near => {
+                    let address = free_address()?;
+                    let args = near_args(proxy.address());
+                    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                    nears.push(ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?);
+                    (MAX_STALE, address)
+                }
+                Between::Wrong(fault) => {
+                    let cache = WrongCache::start(proxy.address(), fault)?;
+                    let address = cache.address();
+                    wrong.push(cache);
+                    (MAX_STALE, address)
+                }
+            };
+            places.push(place(format!("near cache {number}"), stale, address));
+            proxies.push(proxy);
+        }
+        Ok(Self { origin, proxies, nears, places, _wrong: wrong })
+    }
+
+    /// Ends all faults.
+    pub(super) fn calm(&self) -> Result<()> {
+        for near in &self.nears {
+            near.signal(Signal::CONT)?;
+        }
+        self.origin.signal(Signal::CONT)?;
+        for proxy in &self.proxies {
+            proxy.refuse(false);
+            proxy.set(&larder_testkit::proxy::Flows::default());
+            proxy.cut();
+        }
+        Ok(())
+    }
+
+    /// Returns what the servers have logged.
+    pub(super) fn logs(&self) -> String {
+        let nears = self.nears.iter().enumerate();
+        let nears = nears.map(|(at, near)| format!("near cache {}:\n{}", at + 1, near.log()));
+        format!("the origin:\n{}\n{}", self.origin.log(), nears.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// An origin with a memory file, which can be killed and upgraded.
+pub(super) struct Origin {
+    pub(super) address: SocketAddr,
+    args: Vec<String>,
+    pid_file: PidFile,
+    /// The process that started last, or the one that its successors replaced.
+    process: Mutex<Option<ServerUnderTest>>,
+    folder: TempDir,
+}
+
+impl Origin {
+    fn start(follows: bool) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        symlink(binary(), folder.path().join("larderd"))?;
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let mut args = origin_args(follows);
+        args.extend(["-P".to_owned(), path("pid"), "-e".to_owned(), path("cache")]);
+        let pid_file = PidFile(path("pid").into());
+        let address = free_address()?;
+        let origin = Self { address, args, pid_file, process: Mutex::new(None), folder };
+        origin.begin()?;
+        Ok(origin)
+    }
+
+    /// Starts a process, and waits until it accepts connections and has written its id.
+    fn begin(&self) -> Result<()> {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        let binary = self.folder.path().join("larderd");
+        let server = ServerUnderTest::start_at(&binary, Address::Tcp(self.address), &args)?;
+        *self.process.lock().unwrap() = Some(server);
+        wait_until("the pid file is written", || self.pid_file.pid().is_ok())
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(self.pid_file.pid()?, signal)?)
+    }
+
+    fn log(&self) -> String {
+        self.process.lock().unwrap().as_ref().map(ServerUnderTest::log).unwrap_or_default()
+    }
+
+    /// Kills the process and starts another one. It begins without items, or finds those of the
+    /// memory file.
+    pub(super) fn restart(&self, keeps_items: bool) -> Result<()> {
+        let pid = self.pid_file.pid()?;
+        kill_process(pid, Signal::KILL)?;
+        self.wait_for_end(pid)?;
+        *self.process.lock().unwrap() = None;
+        fs::remove_file(&self.pid_file.0)?;
+        if !keeps_items {
+            fs::remove_file(self.folder.path().join("cache"))?;
+        }
+        self.begin()
+    }
+
+    /// Replaces the process by a successor on the same memory file.
+    pub(super) fn upgrade(&self) -> Result<()> {
+        let old = self.pid_file.pid()?;
+        kill_process(old, Signal::USR2)?;
+        wait_until("the successor has written its id", || {
+            self.pid_file.pid().is_ok_and(|pid| pid != old)
+        })
+        .with_context(|| self.log())?;
+        self.wait_for_end(old).with_context(|| self.log())
+    }
+
+    fn wait_for_end(&self, pid: Pid) -> Result<()> {
+        wait_until("the process ends", || {
+            // Reaps the process if it is a child.
+            let mut process = self.process.lock().unwrap();
+            process.as_mut().map(ServerUnderTest::is_running);
+            has_ended(pid)
+        })
+    }
+}
