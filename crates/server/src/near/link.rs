@@ -8,8 +8,8 @@ use larder::copies::{Fetched as FetchedItem, Flight, FlightResult};
 use larder_protocol::follow::{self, Fetched, Message};
 
 use super::dial::{Role, Socket};
-use super::job::{Pass, PassResult};
-use super::reply::{self, VALUE_BYTES_MAX};
+use super::job::{Concerned, Pass, PassResult};
+use super::reply::{self, VALUE_BYTES_MAX, is_error};
 
 /// A connection to the origin.
 #[derive(Debug)]
@@ -227,6 +227,9 @@ impl Link {
                 let found = reply::find(pass.request.form, input);
                 let Some(reply) = found.map_err(|_| garbled(input))? else { return Ok(None) };
                 let shown = input.get(..reply.shown_bytes).unwrap_or_default();
+                if !names_key(shown, &pass.request.concerned) {
+                    return Err(garbled(input));
+                }
                 let result = PassResult::Answer(shown.into());
                 (reply.bytes, Some(Arrival::Answered { pass: Arc::clone(pass), result }))
             }
@@ -235,6 +238,14 @@ impl Link {
         self.given_up = self.given_up.saturating_sub(1);
         Ok(Some(found))
     }
+}
+
+/// False if an answer contains the item of another key.
+fn names_key(answer: &[u8], concerned: &Concerned) -> bool {
+    let (Some(rest), Concerned::Key(key)) = (answer.strip_prefix(b"VALUE "), concerned) else {
+        return true;
+    };
+    rest.strip_prefix(&**key).is_some_and(|rest| rest.starts_with(b" "))
 }
 
 /// Returns the first line without its end, and its length; `None` if it is incomplete.
@@ -269,10 +280,6 @@ fn fetched(input: &[u8], value_bytes_max: usize) -> Result<Option<(usize, Flight
         }
     };
     Ok(Some((head_bytes, result)))
-}
-
-fn is_error(line: &[u8]) -> bool {
-    [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"].iter().any(|error| line.starts_with(error))
 }
 
 fn garbled(input: &[u8]) -> Lost {

@@ -49,6 +49,7 @@ pub(super) fn find(form: ReplyForm, input: &[u8]) -> Result<Option<Reply>, Garbl
             ReplyForm::List if unit == b"END\r\n" => {
                 return Ok(Some(Reply { shown_bytes: at, bytes: end }));
             }
+            ReplyForm::List if !is_item && !is_error(unit) => return Err(Garbled),
             ReplyForm::List if !is_item => {
                 return Ok(Some(Reply { shown_bytes: end, bytes: end }));
             }
@@ -75,6 +76,7 @@ fn item(input: &[u8]) -> Result<Option<usize>, Garbled> {
         Some(b"VA") => words.next(),
         Some(b"VALUE") => words.nth(2),
         Some(b"LVALUE") => words.nth(3),
+        _ if line.iter().any(u8::is_ascii_control) => return Err(Garbled),
         _ => return Ok(Some(end + 1)),
     };
     let value_bytes = number(length.ok_or(Garbled)?).ok_or(Garbled)?;
@@ -83,6 +85,11 @@ fn item(input: &[u8]) -> Result<Option<usize>, Garbled> {
         Some(LINE_END) | None => Ok(Some(total)),
         Some(_) => Err(Garbled),
     }
+}
+
+/// True if a line is an error.
+pub(super) fn is_error(line: &[u8]) -> bool {
+    [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"].iter().any(|error| line.starts_with(error))
 }
 
 fn message(input: &[u8]) -> Result<Option<usize>, Garbled> {
@@ -170,17 +177,19 @@ mod tests {
     #[test]
     fn garbage_is_refused() {
         let long = vec![b'x'; LINE_BYTES_MAX + 1];
-        let lines: [&[u8]; 6] = [
+        let lines: [&[u8]; 7] = [
             b"VALUE k 0\r\n",
             b"VALUE k 0 x\r\n",
             b"VALUE k 0 +1\r\na\r\n",
             b"VA 99999999999\r\n",
             b"VA 1\r\nabc",
             &long,
+            b"\0\r\n",
         ];
         for line in lines {
             assert_eq!(find(ReplyForm::One, line), Err(Garbled), "{:?}", line.escape_ascii());
         }
+        assert_eq!(find(ReplyForm::List, b"STORED\r\n"), Err(Garbled));
         assert_eq!(find(ReplyForm::Binary, &[0x80; HEADER_BYTES]), Err(Garbled));
         assert_eq!(find(ReplyForm::Binary, &[0xff; HEADER_BYTES]), Err(Garbled));
     }

@@ -46,6 +46,7 @@ mod logs;
 mod memory;
 mod memory_limit;
 mod moments;
+mod near;
 mod near_history;
 mod options;
 mod pair;

@@ -36,7 +36,7 @@ fn near_args(origin: SocketAddr) -> Vec<String> {
     let stale = MAX_STALE.as_millis();
     let timeout = ORIGIN_TIMEOUT.as_millis();
     let origin = format!("--origin={origin}");
-    let options = [format!("--near-max-stale={stale}"), format!("--origin-timeout={timeout}")];
+    let options = [format!("--near-max-stale={stale}ms"), format!("--origin-timeout={timeout}ms")];
     [vec!["-t".to_owned(), "2".to_owned(), origin], options.to_vec()].concat()
 }
 

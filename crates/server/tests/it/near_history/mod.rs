@@ -225,7 +225,6 @@ fn show(round: &Round, address: &larder_testkit::Address, key: usize) -> Result<
 
 /// The first round has no faults, the second one all, and the others some.
 #[test]
-#[ignore = "needs --origin"]
 fn near_caches_keep_their_promises() -> Result<()> {
     let secs = std::env::var("LARDER_NEAR_SECS").ok().and_then(|secs| secs.parse().ok());
     let end = Instant::now() + Duration::from_secs(secs.unwrap_or(10));

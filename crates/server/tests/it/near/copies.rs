@@ -1,0 +1,160 @@
+//! When a near cache answers by copies, and when it asks the origin.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use larder_testkit::Transport;
+
+use super::{Chain, ask, count, get, hit, set};
+
+/// Reads until a response is expected, for at most a second.
+fn read_until(stream: &mut larder_testkit::Stream, key: &str, expected: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(1);
+    loop {
+        let answer = get(stream, key)?;
+        if answer == expected {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "{answer:?} after a second");
+    }
+}
+
+#[test]
+fn a_copy_answers_until_another_client_writes() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    set(&mut origin, "k", "first")?;
+    for _ in 0..10 {
+        assert_eq!(get(&mut near, "k")?, hit("k", "first"));
+    }
+    assert_eq!(count(&chain.origin, "follower_fetches")?, 1);
+    assert_eq!(count(&chain.near, "near_kept")?, 1);
+    set(&mut origin, "k", "second")?;
+    read_until(&mut near, "k", &hit("k", "second"))?;
+    assert_eq!(count(&chain.near, "near_changes")?, 1);
+    ask(&mut origin, "delete k\r\n", "\r\n")?;
+    read_until(&mut near, "k", "END\r\n")
+}
+
+/// The value after a write through the near cache is never an older one, whatever the order of
+/// reads and writes in one pipeline.
+#[test]
+fn own_writes_are_seen() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let mut near = chain.near.connect()?;
+    for n in 0..200 {
+        let requests = format!(
+            "get k\r\nset k 0 0 3 noreply\r\n{n:03}\r\nget k\r\nincr k 1\r\nget k\r\nmn\r\n"
+        );
+        let answer = ask(&mut near, &requests, "MN\r\n")?;
+        let next = n + 1;
+        let expected = format!("VALUE k 0 3\r\n{n:03}\r\nEND\r\n{next}\r\n");
+        ensure!(answer.contains(&expected), "{answer:?}");
+        ensure!(answer.ends_with(&format!("{next:03}\r\nEND\r\nMN\r\n")) || n < 100, "{answer:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_absent_key_is_remembered_until_it_is_stored() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    for _ in 0..10 {
+        assert_eq!(get(&mut near, "k")?, "END\r\n");
+    }
+    assert_eq!(count(&chain.origin, "follower_fetches")?, 1);
+    assert_eq!(count(&chain.near, "near_absent_hits")?, 9);
+    set(&mut origin, "k", "v")?;
+    read_until(&mut near, "k", &hit("k", "v"))
+}
+
+#[test]
+fn a_flush_at_the_origin_drops_all_copies() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    let keys: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
+    for key in &keys {
+        set(&mut origin, key, "v")?;
+        assert_eq!(get(&mut near, key)?, hit(key, "v"));
+    }
+    ask(&mut origin, "flush_all\r\n", "OK\r\n")?;
+    for key in &keys {
+        read_until(&mut near, key, "END\r\n")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_copy_expires_with_its_item() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    ask(&mut origin, "set k 0 3 1\r\nv\r\n", "STORED\r\n")?;
+    assert_eq!(get(&mut near, "k")?, hit("k", "v"));
+    let begin = Instant::now();
+    while get(&mut near, "k")? != "END\r\n" {
+        ensure!(begin.elapsed() < Duration::from_secs(5), "the copy does not expire");
+        sleep(Duration::from_millis(20));
+    }
+    ensure!(begin.elapsed() > Duration::from_secs(1), "after {:?}", begin.elapsed());
+    Ok(())
+}
+
+/// A value above `--near-item-max` is read from the origin each time.
+#[test]
+fn long_values_are_not_copied() -> Result<()> {
+    let chain = Chain::start(&["--near-item-max=100"])?;
+    let (mut origin, mut near) = chain.connect()?;
+    let (short, long) = ("s".repeat(100), "l".repeat(101));
+    set(&mut origin, "short", &short)?;
+    set(&mut origin, "long", &long)?;
+    for _ in 0..3 {
+        assert_eq!(get(&mut near, "short")?, hit("short", &short));
+        assert_eq!(get(&mut near, "long")?, hit("long", &long));
+    }
+    assert_eq!(count(&chain.near, "near_kept")?, 1);
+    Ok(())
+}
+
+/// Many keys in one line are fetched together, not one after the other.
+#[test]
+fn the_keys_of_a_line_are_fetched_together() -> Result<()> {
+    let chain = Chain::over(Transport::Unix, &[], &[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    let keys: Vec<String> = (0..50).map(|n| format!("k{n}")).collect();
+    for key in &keys {
+        set(&mut origin, key, "v")?;
+    }
+    let answer = get(&mut near, &keys.join(" "))?;
+    assert_eq!(answer.matches("VALUE ").count(), keys.len());
+    assert_eq!(count(&chain.near, "near_kept")?, keys.len() as u64);
+    Ok(())
+}
+
+/// The memory of a near cache that is full stays within `-m`, and its answers stay right.
+#[test]
+fn a_full_near_cache_evicts_copies() -> Result<()> {
+    let chain = Chain::over(Transport::Tcp, &["-m", "256"], &["-m", "8"])?;
+    let (mut origin, mut near) = chain.connect()?;
+    let value = "v".repeat(1000);
+    let keys = 0..20_000;
+    for batch in keys.clone().collect::<Vec<_>>().chunks(100) {
+        let sets = batch.iter().map(|n| format!("set k{n} 0 0 1000 noreply\r\n{value}\r\n"));
+        ask(&mut origin, &(sets.collect::<String>() + "mn\r\n"), "MN\r\n")?;
+    }
+    for batch in keys.collect::<Vec<_>>().chunks(50) {
+        let names: Vec<String> = batch.iter().map(|n| format!("k{n}")).collect();
+        let answer = get(&mut near, &names.join(" "))?;
+        ensure!(answer.matches("VALUE ").count() == batch.len(), "{batch:?}");
+    }
+    let listed = count(&chain.near, "near_listed_bytes")?;
+    let listed_max = count(&chain.near, "near_listed_bytes_max")?;
+    ensure!(listed_max == 2 << 20 && listed <= listed_max, "{listed} of {listed_max} bytes");
+    let stats = ask(&mut near, "stats\r\n", "END\r\n")?;
+    let items = stats.lines().find_map(|row| row.strip_prefix("STAT curr_items "));
+    let items: u64 = items.unwrap_or_default().parse()?;
+    ensure!((1000..7000).contains(&items), "{items} copies in 6 MiB");
+    // The lists forget what was evicted: they have room for 20,000 keys, and fewer are copies.
+    ensure!(listed < 3 * items * 60, "{listed} bytes for {items} copies");
+    Ok(())
+}

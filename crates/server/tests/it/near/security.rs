@@ -1,0 +1,74 @@
+//! How a near cache reaches its origin: unix socket, TLS, and a login.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use larder_testkit::server::free_address;
+use larder_testkit::{Address, ServerUnderTest, Transport};
+
+use super::{Chain, ask, await_state, get, hit, set, shown, start_near};
+use crate::binary;
+use crate::tls_scene::Files;
+use crate::users::{UsersFile, hash, log_in, user};
+
+#[test]
+fn an_origin_may_be_a_unix_socket() -> Result<()> {
+    let chain = Chain::over(Transport::Unix, &[], &[])?;
+    let mut near = chain.near.connect()?;
+    set(&mut near, "k", "v")?;
+    assert_eq!(get(&mut near, "k")?, hit("k", "v"));
+    assert_eq!(get(&mut near, "k")?, hit("k", "v"));
+    Ok(())
+}
+
+/// Starts an origin with TLS and users, and a near cache that logs in with this password.
+#[test]
+fn an_origin_may_need_tls_and_a_login() -> Result<()> {
+    let files = Files::new()?;
+    let users = UsersFile::new(&[user("near", &hash("secret", 64)?, ", rights = \"write\"")])?;
+    let port = free_address()?.port();
+    let path = |name: &str| files.folder.path().join(name).display().to_string();
+    let listen = format!("localhost:{port}");
+    let tls = format!("ssl_chain_cert={},ssl_key={}", path("chain.pem"), path("key.pem"));
+    let address = Address::Tcp(([127, 0, 0, 1], port).into());
+    let args = ["--followers=4", "-Z", "-o", &tls, "--users", users.path(), "-l", &listen];
+    let _origin = ServerUnderTest::start_at(&binary(), address, &args)?;
+    let (right, wrong) = (path("login"), path("wrong"));
+    fs::write(&right, "near:secret\n")?;
+    fs::write(&wrong, "near:guess\n")?;
+    let origin = format!("tls:localhost:{port}");
+    let ca = format!("--origin-ca={}", path("ca.pem"));
+    let near = start_near(&origin, &[&ca, &format!("--origin-login={right}")])?;
+    await_state(&near, "copies")?;
+    let mut client = near.connect()?;
+    set(&mut client, "k", "v")?;
+    assert_eq!(get(&mut client, "k")?, hit("k", "v"));
+    let near = start_near(&origin, &[&ca, &format!("--origin-login={wrong}")])?;
+    let answer = ask(&mut near.connect()?, "get k\r\n", "\r\n")?;
+    ensure!(answer.starts_with("SERVER_ERROR origin"), "{answer:?}");
+    ensure!(near.log().contains("login was refused"), "{}", near.log());
+    Ok(())
+}
+
+/// The near cache judges the rights of its clients; the origin sees only the near cache.
+#[test]
+fn a_near_cache_judges_its_own_users() -> Result<()> {
+    let users = UsersFile::new(&[
+        user("reader", &hash("r", 64)?, ", rights = \"read\""),
+        user("writer", &hash("w", 64)?, ", rights = \"write\", prefixes = [\"w:\"]"),
+    ])?;
+    let chain = Chain::over(Transport::Tcp, &[], &["--origin-timeout=500ms"])?;
+    let near = start_near(&shown(chain.origin.address()), &["--users", users.path()])?;
+    let mut reader = near.connect()?;
+    assert_eq!(log_in(&mut reader, "reader", "r")?, "STORED\r\n");
+    let refused = ask(&mut reader, "set k 0 0 1\r\nx\r\n", "\r\n")?;
+    ensure!(refused.starts_with("CLIENT_ERROR"), "{refused:?}");
+    assert_eq!(get(&mut reader, "k")?, "END\r\n");
+    let mut writer = near.connect()?;
+    assert_eq!(log_in(&mut writer, "writer", "w")?, "STORED\r\n");
+    set(&mut writer, "w:k", "v")?;
+    let refused = ask(&mut writer, "get k\r\n", "\r\n")?;
+    ensure!(refused.starts_with("CLIENT_ERROR"), "{refused:?}");
+    assert_eq!(get(&mut reader, "w:k")?, hit("w:k", "v"));
+    Ok(())
+}
