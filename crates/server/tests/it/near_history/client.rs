@@ -146,7 +146,9 @@ impl<'a> Client<'a> {
         if reply.is_none() {
             self.connection = None;
         }
-        let failed = reply.as_ref().is_none_or(Reply::is_error);
+        // Another client removes items by prefix.
+        let is_busy = reply.as_ref().is_some_and(|reply| reply.line == "SERVER_ERROR busy");
+        let failed = !is_busy && reply.as_ref().is_none_or(Reply::is_error);
         self.lost += u64::from(failed);
         (Sent { key, name, begun, answered }, reply)
     }
