@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::AdminContext;
@@ -46,6 +47,9 @@ impl AdminContext {
         &self,
         commands: impl FnOnce(&Direct<'_>) -> T + Send + 'static,
     ) -> Result<T, NoResult> {
+        if self.server.near.is_some() {
+            return self.execute_at_origin(commands).await;
+        }
         let Some(threads) = &self.disk_threads else {
             return Ok(commands(&Direct::new(&Executor::of_admin(self.server.clone()))));
         };
@@ -63,6 +67,24 @@ impl AdminContext {
             // A command that panics ends the process.
             Ok(Err(_)) | Err(_) => Err(NoResult::TooLate),
         }
+    }
+}
+
+impl AdminContext {
+    /// Executes commands on a thread that may wait for the origin of a near cache. One thread at a
+    /// time does this, because it writes the counters of the listener.
+    async fn execute_at_origin<T: Send + 'static>(
+        &self,
+        commands: impl FnOnce(&Direct<'_>) -> T + Send + 'static,
+    ) -> Result<T, NoResult> {
+        let server = self.server.clone();
+        let executed = spawn_blocking(move || {
+            let near = server.near.as_ref().map(|near| near.lock_for_http());
+            let result = commands(&Direct::new(&Executor::of_admin(server.clone())));
+            drop(near);
+            result
+        });
+        executed.await.map_err(|_| NoResult::TooLate)
     }
 }
 

@@ -21,7 +21,7 @@ mod thread;
 mod way;
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task;
 
 use larder::copies::{Copies, CopyLimits, Flight, Place};
@@ -52,6 +52,8 @@ pub(crate) struct Near {
     stream: RwLock<Option<(Terms, u64)>>,
     reach: AtomicU8,
     jobs: Mutex<Vec<Job>>,
+    /// Held by the thread that executes a request of the HTTP API.
+    http: Mutex<()>,
     /// Wakes the near thread.
     waker: Waker,
 }
@@ -92,6 +94,7 @@ impl Near {
             stream: RwLock::default(),
             reach: AtomicU8::new(Reach::Unknown as u8),
             jobs: Mutex::default(),
+            http: Mutex::default(),
             waker: Waker::new()?,
         })))
     }
@@ -145,6 +148,11 @@ impl Near {
         if jobs.len() < DEPARTURES_MAX {
             jobs.push(Job::Forget(key.into()));
         }
+    }
+
+    /// Lets one thread at a time execute requests of the HTTP API.
+    pub(crate) fn lock_for_http(&self) -> MutexGuard<'_, ()> {
+        self.http.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, job: Job) {

@@ -317,6 +317,8 @@ pub(crate) enum NotCleared {
     Forbidden(ClientError),
     /// The disk tier refuses changes.
     Refused(StoreError),
+    /// The origin of a near cache has not removed them.
+    Origin(larder_protocol::ServerError),
 }
 
 impl From<StoreError> for NotCleared {

@@ -130,6 +130,7 @@ async fn clear(serving: &AdminContext) -> Result<Response, Refusal> {
         Err(NotCleared::Refused(error)) => {
             Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
         }
+        Err(NotCleared::Origin(error)) => Err(failed(&error.into())),
     }
 }
 

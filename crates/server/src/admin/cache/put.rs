@@ -71,10 +71,12 @@ impl Put<'_> {
         if bytes > self.whole_bytes_max() {
             return self.upload(bytes).await;
         }
-        // Not more than 16 KiB.
-        let mut value = Vec::with_capacity(bytes);
+        let mut value = Vec::with_capacity(bytes.min(WHOLE_BYTES));
         while let Some(part) = self.part().await? {
             value.extend_from_slice(&part);
+            if value.capacity() > WHOLE_BYTES {
+                self.lease(value.capacity())?;
+            }
         }
         self.item.store(value).await
     }
@@ -132,7 +134,12 @@ impl Put<'_> {
 
     /// Returns the maximum length in bytes of a value that is stored in one piece.
     fn whole_bytes_max(&self) -> usize {
-        self.item.serving.server.cache.upload_bytes_min()
+        let server = &self.item.serving.server;
+        match &server.near {
+            // A near cache sends a value to its origin once it is complete.
+            Some(_) => usize::try_from(server.options.item_bytes_max).unwrap_or(usize::MAX),
+            None => server.cache.upload_bytes_min(),
+        }
     }
 
     /// Returns the next part of the body, or `None` at its end.
@@ -227,6 +234,9 @@ impl Item<'_> {
         Ok(executed.await?)
     }
 }
+
+/// A value of this length is collected without a lease.
+const WHOLE_BYTES: usize = 16 * 1024;
 
 /// A body in chunks is stored at its end, when its length is known. The length of a longer body
 /// must be announced.

@@ -7,6 +7,7 @@ use larder_protocol::{Command, Delete, Frame, Remains, Response, ServerError, St
 use larder_stats::{ClassCounter, Counter};
 
 use super::fetch::ttl_secs;
+use super::passed::Passed;
 use super::store::change_error;
 use super::{Call, Executor, READ_ATTEMPTS_MAX, ready};
 use crate::observe::classes::ItemSize;
@@ -44,6 +45,8 @@ pub(crate) struct InspectedItem {
 pub(crate) enum NotLooked {
     #[error("the disk did not return the item; the server's log has the reason")]
     Disk,
+    #[error("the origin did not return the item")]
+    Origin,
     #[error("the item is replaced or evicted again and again; try again")]
     Evicted,
 }
@@ -71,12 +74,16 @@ impl<'a> Direct<'a> {
         self.observed(&command, || {
             let Executor { counters, .. } = self.executor;
             counters.bump(Counter::CmdGet);
-            let found = match self.executor.find(key, with_value) {
+            let found = match self.passed() {
+                Some(passed) => passed.get(key, with_value),
+                None => self
+                    .executor
+                    .find(key, with_value)
+                    .map_err(|error| change_error(error, ServerError::DiskUnreadable)),
+            };
+            let found = match found {
                 Ok(found) => found,
-                Err(error) => {
-                    let response = change_error(error, ServerError::DiskUnreadable);
-                    return (Err(response), response);
-                }
+                Err(response) => return (Err(response), response),
             };
             let is_hit = found.is_some();
             counters.bump(if is_hit { Counter::GetHits } else { Counter::GetMisses });
@@ -95,6 +102,13 @@ impl<'a> Direct<'a> {
         key: &[u8],
         bytes_max: usize,
     ) -> Result<Option<InspectedItem>, NotLooked> {
+        if let Some(passed) = self.passed() {
+            let found = passed.get(key, true).map_err(|_| NotLooked::Origin)?;
+            return Ok(found.map(|Found { meta, ttl_secs, value }| {
+                let value = if let Value::Whole(value) = value { value } else { Vec::new() };
+                InspectedItem { meta, ttl_secs, idle_secs: 0, value }
+            }));
+        }
         let cache = &self.executor.cache;
         let unnoted = ReadOptions { noted: false, value: true };
         for _ in 0..READ_ATTEMPTS_MAX {
@@ -124,7 +138,10 @@ impl<'a> Direct<'a> {
         let delete = Delete { key, cas: None, version: None, exptime: None, remains };
         let call = Call { wait: Wait::Block, frame: &Frame::default() };
         self.observed(&Command::Delete(delete), || {
-            let response = ready(self.executor.delete(&delete, call));
+            let response = match self.passed() {
+                Some(passed) => passed.delete(key),
+                None => ready(self.executor.delete(&delete, call)),
+            };
             (response, response)
         })
     }
@@ -135,12 +152,21 @@ impl<'a> Direct<'a> {
     /// Same as [`Server::clear_all`](crate::server::Server::clear_all).
     pub(crate) fn clear_all(&self) -> Result<(), NotCleared> {
         self.executor.counters.bump(Counter::CmdFlush);
-        self.executor.server.clear_all()
+        match self.passed() {
+            Some(passed) if self.executor.server.options.flush_all => {
+                passed.flush().map_err(NotCleared::Origin)
+            }
+            _ => self.executor.server.clear_all(),
+        }
     }
 
     /// Checks a store before its value arrives, like [`Executor::refusal`].
     pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
         let response = self.executor.refusal(store, &Frame::default())?;
+        if let Some(passed) = self.passed() {
+            // As at the origin, the store removes the item that it would have replaced.
+            passed.delete(store.key);
+        }
         Some(self.stored(store, response))
     }
 
@@ -158,7 +184,10 @@ impl<'a> Direct<'a> {
     /// Stores a complete value.
     pub(crate) fn store(&self, store: &Store<'_>, value: &[u8]) -> Response {
         self.observed(&Command::Store(*store), || {
-            let response = self.executor.store_value(store, value);
+            let response = match self.passed() {
+                Some(passed) => passed.store(store, value),
+                None => self.executor.store_value(store, value),
+            };
             (response, response)
         })
     }
@@ -169,6 +198,11 @@ impl<'a> Direct<'a> {
             let response = self.executor.finish_upload(store, upload, Wait::Block);
             (response, response)
         })
+    }
+
+    /// Returns the origin; `None` if this server owns its items.
+    fn passed(&self) -> Option<Passed<'_>> {
+        self.executor.near().map(Passed)
     }
 
     /// Returns the exptime, as clients send it, of an item that lives this long.

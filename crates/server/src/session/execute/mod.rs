@@ -8,6 +8,7 @@ pub(crate) mod direct;
 pub(crate) mod disk_threads;
 mod fetch;
 mod login;
+mod passed;
 mod statistics;
 mod store;
 

@@ -68,6 +68,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Listen => ["[::1]:3,*", "localhost"],
         Kind::AdminListen => ["[::1]:3,role=read;*:0", "/s,mode=660"],
         Kind::Readers => ["same-uid", "group:www"],
+        Kind::Origin => ["[::1]:3", "/s"],
         Kind::FileSize => ["/f:1g", "a b:40M"],
         Kind::Durability => ["sync", "interval=7"],
         Kind::Duration => ["10ms", "1s"],
@@ -135,6 +136,7 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
         given.set(id, &text, &Origin::CommandLine).unwrap();
         let others = match row.name {
             name if name.contains("ssl") => with_tls(id),
+            name if name.starts_with("origin_") || name.starts_with("near_") => with_origin(),
             name if name.starts_with("tier_") || id == Id::Durability => with_tier(id),
             _ => Values::defaults(),
         };
@@ -148,6 +150,13 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
             _ => {}
         }
     }
+}
+
+/// Returns the values of the other options that an option of a near cache needs.
+fn with_origin() -> Values {
+    let mut values = Values::none();
+    values.set(Id::Origin, "tls:localhost:1", &Origin::Map).unwrap();
+    Values::defaults().overridden_by(values)
 }
 
 /// Returns the values of the other options that an option of the disk tier needs.
