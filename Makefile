@@ -54,7 +54,8 @@ lint: ## Checks format, clippy with warnings denied, documentation, licenses and
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy -p larder-engine --all-targets --features interleavings --locked -- -D warnings
+	cargo clippy -p larder-engine -p larder --all-targets --locked \
+		--features larder-engine/interleavings,larder/interleavings -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
 		--target-dir $(dir $(BUILT))
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
@@ -66,9 +67,9 @@ lint: ## Checks format, clippy with warnings denied, documentation, licenses and
 unit: build ## Runs the tests of all crates, the server's with both I/O loops
 	LARDERD=$(LARDERD) .ci/unit
 
-models: ## Runs the engine in many orders of its threads, under shuttle
-	cargo test -p larder-region -p larder-engine --features larder-engine/interleavings --locked \
-		--lib -- turns interleavings
+models: ## Runs the engine and the near cache in many orders of their threads, under shuttle
+	cargo test -p larder-region -p larder-engine -p larder --locked --lib \
+		--features larder-engine/interleavings,larder/interleavings -- turns interleavings
 
 # Under Miri loads may return any value that the memory orderings allow. Some nightlies lack Miri.
 # One seed takes up to 18 minutes, so only `make verify` runs it.

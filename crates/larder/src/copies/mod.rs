@@ -20,9 +20,15 @@
 //! the keys of the copies, so that an invalidation of a bucket finds them without a walk.
 
 mod flight;
+#[cfg(test)]
+#[cfg(feature = "interleavings")]
+mod interleavings;
 mod keys;
 mod stripe;
 mod sync;
+#[cfg(test)]
+#[cfg(not(feature = "interleavings"))]
+mod tests;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -341,4 +347,4 @@ struct Room {
 }
 
 /// The number of stripes. Two threads meet at one only if their keys do.
-const STRIPES: usize = if cfg!(feature = "interleavings") { 1 } else { 1024 };
+const STRIPES: usize = if cfg!(feature = "interleavings") { 2 } else { 1024 };
