@@ -8,6 +8,9 @@
 pub(super) struct Keys(Box<[u8]>);
 
 impl Keys {
+    /// The maximal length of a key.
+    pub(super) const KEY_BYTES_MAX: usize = u8::MAX as usize;
+
     /// Returns the keys, and whether they are absent.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
         let mut rest = &*self.0;
@@ -19,7 +22,7 @@ impl Keys {
         })
     }
 
-    /// Adds a key that is not in the list.
+    /// Adds a key that is not in the list and not too long.
     pub(super) fn add(&mut self, key: &[u8], is_absent: bool) {
         let Ok(bytes) = u8::try_from(key.len()) else { return };
         self.0 = [&self.0, &[bytes, u8::from(is_absent)][..], key].concat().into();

@@ -53,30 +53,36 @@ impl Stripe {
     ) -> bool {
         self.forget(bucket, key);
         let bytes = entry_bytes(key);
-        if is_absent && self.absent_bytes + bytes > room.absent_bytes {
-            self.make_room(store, true);
-        } else if self.listed_bytes + bytes > room.listed_bytes {
-            self.make_room(store, false);
-        }
-        let absent_bytes = if is_absent { self.absent_bytes + bytes } else { 0 };
-        if absent_bytes > room.absent_bytes || self.listed_bytes + bytes > room.listed_bytes {
+        let absent_bytes = if is_absent { bytes } else { 0 };
+        let never_fits = bytes > room.listed_bytes || absent_bytes > room.absent_bytes;
+        if never_fits || key.len() > Keys::KEY_BYTES_MAX {
             return false;
+        }
+        while self.absent_bytes + absent_bytes > room.absent_bytes {
+            if !self.make_room(store, true) {
+                return false;
+            }
+        }
+        while self.listed_bytes + bytes > room.listed_bytes {
+            if !self.make_room(store, false) {
+                return false;
+            }
         }
         self.buckets.entry(bucket).or_default().add(key, is_absent);
         self.listed_bytes += bytes;
-        self.absent_bytes += if is_absent { bytes } else { 0 };
+        self.absent_bytes += absent_bytes;
         true
     }
 
-    /// Drops the copies of an arbitrary bucket; if `is_absent`, only keys without an item.
-    fn make_room(&mut self, store: &impl CopyStore, is_absent: bool) {
+    /// Drops the copies of an arbitrary bucket; if `is_absent`, of one that has a key without an
+    /// item. Returns false if there is none.
+    fn make_room(&mut self, store: &impl CopyStore, is_absent: bool) -> bool {
         let chosen = self
             .buckets
             .iter()
             .find(|(_, keys)| !is_absent || keys.iter().any(|(_, is_absent)| is_absent));
-        if let Some(bucket) = chosen.map(|(bucket, _)| *bucket) {
-            self.drop_copies(store, bucket);
-        }
+        let chosen = chosen.map(|(bucket, _)| *bucket);
+        chosen.is_some_and(|bucket| self.drop_copies(store, bucket) > 0)
     }
 
     /// Drops the copies of a bucket, and detaches its flights. Returns how many copies there were.

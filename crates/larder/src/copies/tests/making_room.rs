@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::copies::keys::Keys;
 
 /// Returns copies whose stripes have room for this many keys of three bytes.
 fn with_room(keys: usize, absent_keys: usize) -> Copies<Shelf> {
@@ -41,6 +42,39 @@ fn a_copy_that_replaces_its_predecessor_needs_no_more_room() {
         assert_eq!(fetch(&copies, place(2), b"two", value("v")), Ok(()));
     }
     assert_eq!(copies.store().keys(), [b"one", b"two"]);
+}
+
+#[test]
+fn several_copies_make_room_for_a_long_key() {
+    let copies = with_room(5, 0);
+    for (number, key) in (1..).zip([b"one", b"two", b"3rd", b"4th", b"5th"]) {
+        assert_eq!(fetch(&copies, place(number), key, value("v")), Ok(()));
+    }
+    let long = [b'k'; 100];
+    assert_eq!(fetch(&copies, place(6), &long, value("v")), Ok(()));
+    assert!(copies.store().has(&long));
+    assert_eq!(copies.store().keys().len(), 3);
+}
+
+#[test]
+fn a_key_that_is_longer_than_the_room_displaces_no_copy() {
+    let copies = with_room(1, 1);
+    assert_eq!(fetch(&copies, place(1), b"one", value("v")), Ok(()));
+    for result in [value("v"), ABSENT] {
+        assert_eq!(fetch(&copies, place(2), &[b'k'; 4], result), Err(NotKept::NoMemory));
+    }
+    assert_eq!(copies.store().keys(), [b"one"]);
+}
+
+#[test]
+fn a_key_that_cannot_be_listed_is_not_kept() {
+    let copies = copies();
+    let long = [b'k'; Keys::KEY_BYTES_MAX + 1];
+    for result in [value("v"), ABSENT] {
+        assert_eq!(fetch(&copies, PLACE, &long, result), Err(NotKept::NoMemory));
+    }
+    assert_eq!((copies.store().has(&long), copies.listed_bytes()), (false, 0));
+    assert_eq!(fetch(&copies, PLACE, &long[1..], value("v")), Ok(()));
 }
 
 #[test]
