@@ -30,6 +30,8 @@ pub(super) enum Role {
     Text,
     /// Commands of the binary protocol are passed on it.
     Binary,
+    /// Reads of copies are reported on it. Whatever the origin answers has no effect.
+    Report,
 }
 
 /// A connection to the origin.
@@ -98,7 +100,7 @@ fn dial(options: &NearOptions, role: Role) -> Result<Dialed, DialError> {
     }
     let terms = match role {
         Role::Stream => Some(follow(&mut socket, options)?),
-        Role::Fetch | Role::Text | Role::Binary => None,
+        Role::Fetch | Role::Text | Role::Binary | Role::Report => None,
     };
     socket.set_blocking(false)?;
     Ok(Dialed { socket, terms })
@@ -236,6 +238,11 @@ fn read_line(socket: &mut Socket) -> Result<String, DialError> {
 }
 
 impl Socket {
+    /// True if encrypted bytes wait until the socket accepts them.
+    pub(super) fn has_unsent(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.conn.wants_write())
+    }
+
     fn set_blocking(&self, blocking: bool) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.set_nonblocking(!blocking),

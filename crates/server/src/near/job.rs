@@ -15,8 +15,6 @@ pub(super) enum Job {
     Fetch(Arc<Flight>),
     /// Pass a command to the origin.
     Pass(Arc<Pass>),
-    /// Forget a key whose copy was evicted.
-    Forget(Box<[u8]>),
 }
 
 /// A command that is passed to the origin.

@@ -122,7 +122,11 @@ impl Link {
     }
 
     pub(super) fn has_output(&self) -> bool {
-        self.sent < self.out.len()
+        let is_held = match &self.state {
+            LinkState::Up(socket) => socket.has_unsent(),
+            LinkState::Down { .. } | LinkState::Dialing { .. } => false,
+        };
+        is_held || self.sent < self.out.len()
     }
 
     /// Sends as much as the socket accepts.
@@ -152,7 +156,8 @@ impl Link {
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Lost> {
         let LinkState::Up(socket) = &mut self.state else { return Ok(()) };
         let mut received = 0;
-        while received < RECEIVED_BYTES_MAX {
+        // What a TLS connection has decrypted would cause no further event.
+        while received < RECEIVED_BYTES_MAX || matches!(socket, Socket::Tls(_)) {
             match socket.read(buffer) {
                 Ok(0) => return Err(Lost::Closed),
                 Ok(bytes) => {
@@ -205,6 +210,9 @@ impl Link {
             let Some((line, bytes)) = line(input)? else { return Ok(None) };
             let message = Message::read(line).ok_or_else(|| garbled(line))?;
             return Ok(Some((bytes, Some(Arrival::Message(message)))));
+        }
+        if self.role == Role::Report {
+            return Ok(Some((input.len(), None)));
         }
         let Some(front) = self.pending.front() else { return Err(garbled(input)) };
         let found = match &front.of {

@@ -20,7 +20,7 @@ mod store;
 mod thread;
 mod way;
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task;
 
@@ -52,6 +52,12 @@ pub(crate) struct Near {
     stream: RwLock<Option<(Terms, u64)>>,
     reach: AtomicU8,
     jobs: Mutex<Vec<Job>>,
+    /// How many jobs wait for a link.
+    waiting: AtomicUsize,
+    /// Keys whose copies were read, to be reported to the origin.
+    hints: Mutex<Vec<Box<[u8]>>>,
+    /// The keys whose copies were evicted.
+    departed: Mutex<Vec<Box<[u8]>>>,
     /// Held by the thread that executes a request of the HTTP API.
     http: Mutex<()>,
     /// Wakes the near thread.
@@ -94,6 +100,9 @@ impl Near {
             stream: RwLock::default(),
             reach: AtomicU8::new(Reach::Unknown as u8),
             jobs: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            hints: Mutex::default(),
+            departed: Mutex::default(),
             http: Mutex::default(),
             waker: Waker::new()?,
         })))
@@ -144,9 +153,9 @@ impl Near {
         let mut key = Vec::with_capacity(leaving.key_bytes());
         leaving.read_key(&mut key);
         // Without waking the thread: it may do this whenever it wakes for other reasons.
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.len() < DEPARTURES_MAX {
-            jobs.push(Job::Forget(key.into()));
+        let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        if departed.len() < DEPARTURES_MAX {
+            departed.push(key.into());
         }
     }
 
@@ -157,7 +166,7 @@ impl Near {
 
     fn put(&self, job: Job) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = jobs.iter().all(|job| matches!(job, Job::Forget(_)));
+        let is_first = jobs.is_empty();
         jobs.push(job);
         drop(jobs);
         if is_first {
@@ -167,6 +176,27 @@ impl Near {
 
     fn take_jobs(&self) -> Vec<Job> {
         std::mem::take(&mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reports that a copy was read. Reports that come too fast are dropped.
+    pub(crate) fn hint(&self, key: &[u8]) {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if hints.len() < HINTS_MAX {
+            hints.push(key.into());
+        }
+    }
+
+    fn take_hints(&self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut *self.hints.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn take_departed(&self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut *self.departed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// True if so many jobs wait that nothing should be fetched before a client needs it.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting.load(Relaxed) > WAITING_MANY
     }
 
     /// Replaces the change stream.
@@ -212,6 +242,12 @@ fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The maximum number of jobs at which another departure is still noted. A lost one only leaves a
+/// The maximum number of reads that are reported to the origin at a time.
+const HINTS_MAX: usize = 256;
+
+/// So many waiting jobs are many.
+const WAITING_MANY: usize = 512;
+
+/// The maximum number of departures that wait for the near thread. A lost one only leaves a
 /// key listed until its bucket changes or its stripe is full.
 const DEPARTURES_MAX: usize = 64 * 1024;

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use larder::copies::{FlightResult, NotKept};
-use larder_protocol::ServerError;
 use larder_protocol::follow::{self, Message, Terms};
+use larder_protocol::{ServerError, local};
 use larder_stats::Counter;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
@@ -69,10 +70,12 @@ struct Loop {
     epoll: OwnedFd,
     links: Vec<Link>,
     dialings: Dialings,
-    /// Jobs that no link has taken yet, each with its deadline.
-    waiting: VecDeque<(Job, u64)>,
+    /// Jobs that no link has taken yet, each with its deadline, by their class.
+    waiting: [VecDeque<(Job, u64)>; CLASSES],
     stream: Option<Stream>,
     buffer: Vec<u8>,
+    /// When reads are reported next.
+    next_report_ms: u64,
     /// True once the origin has answered whether it reports changes. Before, nothing is passed to
     /// it: if it were a near cache of this server, commands would circulate.
     is_known: bool,
@@ -101,9 +104,10 @@ impl Loop {
             epoll,
             links: LINKS.iter().map(|role| Link::new(*role)).collect(),
             dialings: Arc::default(),
-            waiting: VecDeque::new(),
+            waiting: Default::default(),
             stream: None,
             buffer: vec![0; BUFFER_BYTES],
+            next_report_ms: 0,
             is_known: false,
             logged: None,
         })
@@ -131,6 +135,7 @@ impl Loop {
         self.take_dialed(now_ms);
         self.dispatch(now_ms);
         self.ask_alive(now_ms);
+        self.report_reads(now_ms);
         self.give_up(now_ms);
         self.dial(now_ms);
         self.flush(now_ms);
@@ -139,8 +144,7 @@ impl Loop {
     /// Returns how long the thread may wait.
     fn timeout(&self) -> Timespec {
         let now_ms = boot_ms();
-        let is_busy =
-            !self.waiting.is_empty() || self.links.iter().any(|link| !link.pending.is_empty());
+        let is_busy = self.is_waiting() || self.links.iter().any(|link| !link.pending.is_empty());
         let alive_ms = self.stream.as_ref().map(|stream| stream.next_alive_ms);
         let wait_ms = alive_ms.map_or(IDLE_MS, |at| at.saturating_sub(now_ms).min(IDLE_MS));
         let wait_ms = if is_busy { wait_ms.min(BUSY_MS) } else { wait_ms };
@@ -151,15 +155,19 @@ impl Loop {
     fn take_jobs(&mut self, now_ms: u64) {
         let deadline_ms = now_ms + millis(self.near.options.timeout);
         for job in self.near.take_jobs() {
-            match job {
-                Job::Forget(key) => {
-                    if let Some(place) = self.near.place_of(&key) {
-                        self.near.copies.forget(place, &key);
-                    }
-                }
-                job => self.waiting.push_back((job, deadline_ms)),
+            self.waiting[class_of(&job)].push_back((job, deadline_ms));
+        }
+        let waiting = self.waiting.iter().map(VecDeque::len).sum();
+        self.near.waiting.store(waiting, Relaxed);
+        for key in self.near.take_departed() {
+            if let Some(place) = self.near.place_of(&key) {
+                self.near.copies.forget(place, &key);
             }
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waiting.iter().any(|jobs| !jobs.is_empty())
     }
 
     fn note_ready(&mut self, number: usize) {
@@ -232,40 +240,34 @@ impl Loop {
 
     /// Passes waiting jobs to links, as far as these accept them.
     fn dispatch(&mut self, now_ms: u64) {
-        for _ in 0..self.waiting.len() {
-            let Some((job, deadline_ms)) = self.waiting.pop_front() else { break };
-            let Some(number) = self.link_for(&job) else {
-                let is_hopeless = deadline_ms <= now_ms
-                    || self.near.reach() == Reach::Unreachable && !self.any_up();
-                match is_hopeless {
-                    true => self.refuse(job),
-                    false => self.waiting.push_back((job, deadline_ms)),
+        for class in 0..CLASSES {
+            while let Some((job, deadline_ms)) = self.waiting[class].pop_front() {
+                if let Some(number) = self.link_for(class) {
+                    self.send(number, job, deadline_ms);
+                } else if deadline_ms <= now_ms || self.is_hopeless() {
+                    self.refuse(job);
+                } else {
+                    // Those behind it came later, and need the same links.
+                    self.waiting[class].push_front((job, deadline_ms));
+                    break;
                 }
-                continue;
-            };
-            self.send(number, job, deadline_ms);
+            }
         }
+    }
+
+    /// True if no link will accept a job soon.
+    fn is_hopeless(&self) -> bool {
+        self.near.reach() == Reach::Unreachable && !self.any_up()
     }
 
     fn any_up(&self) -> bool {
         self.links.iter().any(Link::is_up)
     }
 
-    /// Returns the link for a job; `None` if the job must wait.
-    fn link_for(&mut self, job: &Job) -> Option<usize> {
-        let (role, is_large) = match job {
-            Job::Fetch(_) => (Role::Fetch, false),
-            Job::Pass(pass) if pass.request.is_binary() => (Role::Binary, pass.request.is_large()),
-            Job::Pass(pass) => (Role::Text, pass.request.is_large()),
-            Job::Forget(_) => return None,
-        };
-        let range = match (role, is_large) {
-            (Role::Text, true) => LARGE_LINKS,
-            (Role::Text, false) => TEXT_LINKS,
-            (Role::Binary, _) => BINARY_LINKS,
-            _ => FETCH_LINKS,
-        };
-        let pending_max = if is_large { 1 } else { PENDING_MAX };
+    /// Returns the link for a job of this class; `None` if the job must wait.
+    fn link_for(&mut self, class: usize) -> Option<usize> {
+        let range = LINKS_OF[class].clone();
+        let pending_max = if class == LARGE { 1 } else { PENDING_MAX };
         let best = range
             .clone()
             .filter(|number| self.links[*number].is_up())
@@ -293,7 +295,6 @@ impl Loop {
                 link.push(|out| out.extend_from_slice(&pass.request.bytes));
                 PendingRequest::Pass(pass)
             }
-            Job::Forget(_) => return,
         };
         link.pending.push_back(Pending { of, deadline_ms });
     }
@@ -306,7 +307,6 @@ impl Loop {
                 self.near.copies.give_up(&flight, FlightResult::Failed(UNREACHABLE.into()));
             }
             Job::Pass(pass) => pass.end(PassResult::Failed(ServerError::OriginUnreachable)),
-            Job::Forget(_) => {}
         }
     }
 
@@ -384,6 +384,31 @@ impl Loop {
         stream.asked.push_back(now_ms);
         stream.next_alive_ms = now_ms + millis(self.near.options.stale_max) / ALIVE_PART;
         self.links[STREAM].push(|out| follow::push_alive(out, now_ms));
+    }
+
+    /// Reports some of the reads that copies have answered, so that the origin does not evict items
+    /// that it does not see being read. The origin does not answer these lines.
+    fn report_reads(&mut self, now_ms: u64) {
+        if now_ms < self.next_report_ms {
+            return;
+        }
+        self.next_report_ms = now_ms + REPORT_MS;
+        let hints = self.near.take_hints();
+        let Some(stream) = &self.stream else { return };
+        let link = &mut self.links[REPORT];
+        if hints.is_empty() || !link.is_up() || link.has_output() {
+            link.is_wanted |= !hints.is_empty();
+            return;
+        }
+        link.push(|out| {
+            // Names the stream each time, because it may be another one.
+            push_follower(out, &stream.terms);
+            for keys in hints.chunks(HINTS_PER_LINE) {
+                out.extend_from_slice(local::HINT);
+                keys.iter().for_each(|key| local::push_key(out, key));
+                out.extend_from_slice(b"\r\n");
+            }
+        });
     }
 
     /// Begins the attempts to connect that are due.
@@ -525,7 +550,7 @@ impl Loop {
         for job in self.near.take_jobs() {
             self.refuse(job);
         }
-        while let Some((job, _)) = self.waiting.pop_front() {
+        for (job, _) in self.waiting.iter_mut().flat_map(std::mem::take).collect::<Vec<_>>() {
             self.refuse(job);
         }
         for number in 0..self.links.len() {
@@ -557,7 +582,7 @@ pub(crate) const UNREACHABLE: &str = "unreachable";
 const SILENT: &str = "silent";
 
 /// The roles of the links, by their number.
-const LINKS: [Role; 11] = [
+const LINKS: [Role; 12] = [
     Role::Stream,
     Role::Fetch,
     Role::Fetch,
@@ -569,16 +594,35 @@ const LINKS: [Role; 11] = [
     Role::Text,
     Role::Binary,
     Role::Binary,
+    Role::Report,
 ];
 
 const STREAM: usize = 0;
-const FETCH_LINKS: std::ops::Range<usize> = 1..3;
-const TEXT_LINKS: std::ops::Range<usize> = 3..5;
-/// For commands with large values, one at a time on each, so that they hold up no other command.
-const LARGE_LINKS: std::ops::Range<usize> = 5..9;
-const BINARY_LINKS: std::ops::Range<usize> = 9..11;
+const REPORT: usize = 11;
+const FETCH_LINKS: Range<usize> = 1..3;
+
+/// The links of each class of jobs.
+const LINKS_OF: [Range<usize>; CLASSES] = [FETCH_LINKS, 3..5, 5..9, 9..11];
+const CLASSES: usize = 4;
+const FETCH: usize = 0;
+const TEXT: usize = 1;
+/// Commands of the text protocol with large values, one at a time on each link, so that they hold up
+/// no other command.
+const LARGE: usize = 2;
+const BINARY: usize = 3;
+
+/// Returns the class of a job.
+fn class_of(job: &Job) -> usize {
+    match job {
+        Job::Fetch(_) => FETCH,
+        Job::Pass(pass) if pass.request.is_binary() => BINARY,
+        Job::Pass(pass) if pass.request.is_large() => LARGE,
+        Job::Pass(_) => TEXT,
+    }
+}
+
 /// The links that connect only when they are needed.
-const LAZY_LINKS: std::ops::Range<usize> = 5..11;
+const LAZY_LINKS: Range<usize> = 5..12;
 
 /// The number of the waker among the events.
 const WAKER: u64 = u64::MAX;
@@ -602,5 +646,11 @@ const DIAL_MS_MAX: u64 = 2000;
 /// The longest wait of the thread, without and with requests that may time out.
 const IDLE_MS: u64 = 100;
 const BUSY_MS: u64 = 5;
+
+/// The pause between reports of reads.
+const REPORT_MS: u64 = 100;
+
+/// The keys in a line of reads. A line may have 2048 bytes, and a key 336 in base64.
+const HINTS_PER_LINE: usize = 6;
 
 const BUFFER_BYTES: usize = 256 * 1024;

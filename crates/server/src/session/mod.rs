@@ -446,6 +446,9 @@ impl Session {
                 Command::NoteReads { keys } if self.may_read => {
                     batch.executor.note_reads(keys, batch.wait);
                 }
+                Command::NoteReads { keys } if self.subscription.is_some() => {
+                    batch.executor.note_copied(keys, batch.wait);
+                }
                 _ => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             },
         }

@@ -74,7 +74,12 @@ impl Session {
             Way::Read if near.is_fresh() => {
                 self.reads_copy = true;
                 let step = self.run_permitted(batch, parsed, is_sampled);
-                self.reads_copy = false;
+                // A miss has reset it.
+                if std::mem::take(&mut self.reads_copy)
+                    && let Some(key) = parsed.command.key()
+                {
+                    batch.executor.note_copy_read(near, key);
+                }
                 step
             }
             Way::Read => {
@@ -100,6 +105,7 @@ impl Session {
     /// Handles a read that found no copy.
     #[cold]
     pub(super) fn miss_copy(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        self.reads_copy = false;
         let Some(near) = batch.executor.near() else { return Step::GoOn(parsed.consumed) };
         let Some(key) = parsed.command.key() else { return Step::GoOn(parsed.consumed) };
         if near.place_of(key).is_some_and(|place| near.copies.is_absent(place, key)) {
@@ -131,7 +137,8 @@ impl Session {
         if !is_new {
             batch.executor.counters().bump(Counter::NearJoined);
         }
-        for (key, need) in self.ahead(parsed.rest).take(AHEAD_MAX) {
+        let ahead_max = if near.is_crowded() { 0 } else { AHEAD_MAX };
+        for (key, need) in self.ahead(parsed.rest).take(ahead_max) {
             if need == DiskNeed::Reads
                 && self.may_read_key(key)
                 && batch.executor.cache().peek(key).is_none()

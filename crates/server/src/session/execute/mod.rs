@@ -61,6 +61,8 @@ pub struct Executor {
     classes: Arc<Classes>,
     /// Chooses commands for the hot keys.
     sampler: Sampler,
+    /// The reads that copies of a near cache have answered, counted to report some of them.
+    copy_reads: Cell<u32>,
     /// Wakes the worker for a connection; `None` if no worker waits for asynchronous results.
     wakes: Option<Arc<WakeList>>,
     /// The number by which the worker knows the connection whose commands are being executed.
@@ -221,6 +223,7 @@ impl Executor {
             log,
             classes,
             sampler,
+            copy_reads: Cell::new(0),
             wakes: None,
             token: Cell::new(0),
             woken: None,
@@ -339,7 +342,9 @@ impl Executor {
                 return CommandResult::Region;
             }
             Command::Region => ClientError::UnknownCommand.into(),
-            Command::NoteReads { .. } if self.server.access.readers.is_some() => {
+            Command::NoteReads { .. }
+                if self.server.access.readers.is_some() || self.server.followers.are_allowed() =>
+            {
                 return CommandResult::Reads;
             }
             Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
@@ -545,6 +550,30 @@ impl Executor {
         }
     }
 
+    /// Reports one in [`COPY_READS_PER_HINT`] reads that copies have answered to the origin, so that
+    /// it does not evict the items.
+    #[inline]
+    pub(crate) fn note_copy_read(&self, near: &Near, key: &[u8]) {
+        let reads = self.copy_reads.get() + 1;
+        self.copy_reads.set(reads % COPY_READS_PER_HINT);
+        if reads == COPY_READS_PER_HINT {
+            near.hint(key);
+        }
+    }
+
+    /// Marks items as read that a near cache has read in its copies. They count in no statistics.
+    pub(crate) fn note_copied(&self, keys: &[u8], wait: Wait<'_>) {
+        let (mut bytes, mut out) = ([0; KEY_BYTES_MAX], Vec::new());
+        let noted = ReadOptions { noted: true, value: false };
+        for word in local::keys(keys) {
+            if let Some(key) = local::decode(word, &mut bytes) {
+                let raw = self.cache.raw(wait);
+                // A hint does not justify a disk read, so a pending read is dropped.
+                let _ = raw.read(key, noted, PromotionPolicy::Always, &mut out, |_, _| ());
+            }
+        }
+    }
+
     /// A flush that the binary protocol refuses is not counted.
     fn flush_all(&self, exptime: i64, Call { wait, frame }: Call<'_>) -> Response {
         let is_allowed = self.server.options.flush_all;
@@ -623,6 +652,9 @@ pub(crate) fn ready(response: Poll<Response>) -> Response {
         Poll::Pending => ServerError::DiskBusy.into(),
     }
 }
+
+/// How many reads of copies a near cache reports as one.
+const COPY_READS_PER_HINT: u32 = 16;
 
 /// The descriptor of an executor that executes no connection's command.
 pub(crate) const NO_CONNECTION: RawFd = -1;

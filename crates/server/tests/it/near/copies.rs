@@ -158,3 +158,24 @@ fn a_full_near_cache_evicts_copies() -> Result<()> {
     ensure!(listed < 3 * items * 60, "{listed} bytes for {items} copies");
     Ok(())
 }
+
+/// The origin learns of reads that copies answer, so that it does not evict the item.
+#[test]
+fn reads_of_copies_are_reported() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    set(&mut origin, "k", "v")?;
+    assert_eq!(get(&mut near, "k")?, hit("k", "v"));
+    assert_eq!(ask(&mut origin, "me k\r\n", "\r\n")?.split(' ').nth(5), Some("fetch=no"));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while ask(&mut origin, "me k\r\n", "\r\n")?.split(' ').nth(5) != Some("fetch=yes") {
+        ensure!(Instant::now() < deadline, "the origin does not learn of the reads");
+        for _ in 0..16 {
+            assert_eq!(get(&mut near, "k")?, hit("k", "v"));
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let stats = ask(&mut origin, "stats\r\n", "END\r\n")?;
+    ensure!(stats.contains("STAT cmd_get 0\r\n"), "{stats}");
+    Ok(())
+}
