@@ -136,7 +136,7 @@ pub fn alive(line: &[u8]) -> Option<u64> {
 /// value is longer than `value_bytes_max`.
 pub fn push_fetch(out: &mut Vec<u8>, wanted: &[u8], value_bytes_max: usize) {
     out.extend_from_slice(b"larder_fetch ");
-    let is_plain = wanted.iter().all(|byte| byte.is_ascii_graphic());
+    let is_plain = wanted.iter().all(u8::is_ascii_graphic);
     match is_plain {
         true => out.extend_from_slice(wanted),
         false => base64::encode(out, wanted),
