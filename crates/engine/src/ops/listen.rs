@@ -34,9 +34,9 @@ impl Engine {
 
     /// Sets the change listener for the rest of the engine's life. Only the first call counts.
     ///
-    /// The engine itself reports the items that a removal by prefix removes, and flushes that become
-    /// due. Its callers report their operations with [`Engine::report_change`] and
-    /// [`Engine::report_clear`], because only they know when an operation is complete.
+    /// The engine itself reports the items that a removal by prefix removes, and flushes that
+    /// become due. Its callers report their operations with [`Engine::report_change`] and
+    /// [`Engine::report_clear`], because an operation is complete only for them.
     pub fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
         self.segments().set_listener(listener);
     }

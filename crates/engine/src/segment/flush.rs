@@ -66,8 +66,8 @@ impl Segments {
         // it does anything else.
         if is_first || is_hiding() {
             self.hide_from(next, is_hiding);
-            // Before the flush counts as done: a thread that finds no flush due knows that this
-            // one has been reported.
+            // Before the flush counts as done: when a thread finds no flush due, this one has been
+            // reported.
             self.report_clear();
             // By this time, another flush may already be due.
             let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);

@@ -28,8 +28,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         replies: "FOLLOW <token> <epoch> <log2 of buckets> <seed>",
         meaning: "The connection becomes a change stream. `<ms>` states for how many milliseconds \
             a copy may be out of date: 100 to 60000. `SERVER_ERROR` with the reason if the server \
-            has `--followers` streams, if it is being upgraded, or if another process that is no \
-            larderd uses its cache.",
+            has `--followers` streams, during an upgrade, or while another process uses its cache.",
     },
     CommandRow {
         form: "larder_follower <token>",

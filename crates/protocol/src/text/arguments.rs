@@ -220,8 +220,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `<max stale ms>`. A malformed line is a command, too: if the server has no near caches, it
-    /// responds as to an unknown command.
+    /// `<max stale ms>`. A malformed line is also a command: a server without near caches responds
+    /// as to an unknown command.
     pub(super) fn follow(mut self) -> Parsed<'a> {
         let max_stale_ms = self.words.next().and_then(number::unsigned_32);
         let max_stale_ms = max_stale_ms.filter(|_| self.words.next().is_none());

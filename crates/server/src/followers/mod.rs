@@ -1,6 +1,6 @@
-//! Near caches that follow this server, which is their *origin*. A near cache keeps copies of items
-//! and is told of every change. docs/decisions/0043 describes the protocol and names its rules; the
-//! comments here name the rule that they keep.
+//! Near caches that follow this server, which is their *origin*. A near cache keeps copies of
+//! items, and the origin reports every change to it. docs/decisions/0043 describes the protocol and
+//! names its rules. A comment here names the rule that the code keeps.
 //!
 //! ```text
 //! fetch  ─▶ notes its interest ─▶ reads the item

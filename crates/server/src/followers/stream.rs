@@ -162,3 +162,133 @@ const LINE_BYTES_MAX: usize = 64;
 
 /// The length of the longest message that reports a change.
 const MESSAGE_BYTES_MAX: usize = 14;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use larder::ChangeListener;
+
+    use super::*;
+    use crate::waker::Waker;
+
+    /// An origin with one cache and a stream.
+    struct Scene {
+        cache: Cache,
+        followers: Arc<Followers>,
+        woken: Arc<Woken>,
+        follow: Follow,
+        terms: Terms,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let cache = Cache::builder().memory_bytes(8 << 20).open().unwrap();
+            let followers = Arc::new(Followers::new(4));
+            cache.set_change_listener(Arc::clone(&followers) as _);
+            let woken = Arc::new(Woken::new(&Arc::new(Waker::new().unwrap())));
+            let (follow, terms) = Follow::begin(&followers, &cache, Some(1000), &woken, 7).unwrap();
+            Self { cache, followers, woken, follow, terms }
+        }
+
+        fn change(&self, key: &[u8]) {
+            assert!(self.followers.note(&self.follow.subscription, key));
+            self.cache.set(key, "v", None).unwrap();
+        }
+
+        /// Takes steps with outputs of at most `out_bytes_max` bytes until the stream waits.
+        fn read(&mut self, input: &[u8], out_bytes_max: usize) -> Vec<Message> {
+            let (mut consumed, mut all) = (0, Vec::new());
+            loop {
+                let mut out = Vec::new();
+                let (bytes, step) = self.follow.step(
+                    &self.cache,
+                    &Counters::default(),
+                    &input[consumed..],
+                    &mut out,
+                    out_bytes_max,
+                );
+                assert!(out.len() <= out_bytes_max + 40, "{}", out.len());
+                consumed += bytes;
+                all.append(&mut out);
+                match step {
+                    StreamStep::Drain => {}
+                    StreamStep::Wait => break,
+                    StreamStep::End(refusal) => panic!("{refusal:?}"),
+                }
+            }
+            assert_eq!(consumed, input.len());
+            let lines = all.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines.map(|line| Message::read(line.trim_ascii_end()).unwrap()).collect()
+        }
+    }
+
+    #[test]
+    fn a_signal_follows_all_messages_however_little_fits_in_the_output() {
+        for out_bytes_max in [1, 13, 64, 1 << 16] {
+            let mut scene = Scene::new();
+            let mut expected = Vec::new();
+            for number in 0..100u32 {
+                let key = number.to_le_bytes();
+                scene.change(&key);
+                expected.push(Message::Changed(scene.terms.bucket_of(&key)));
+            }
+            expected.extend([Message::Heard(1), Message::Heard(2)]);
+            let found = scene.read(b"alive 1\r\nalive 2\r\n", out_bytes_max);
+            assert_eq!(found, expected, "{out_bytes_max} bytes");
+        }
+    }
+
+    #[test]
+    fn only_the_first_message_wakes_the_connection() {
+        let mut scene = Scene::new();
+        assert!(scene.read(b"", 1000).is_empty());
+        scene.change(b"a");
+        scene.change(b"b");
+        assert_eq!(scene.woken.take(), [7]);
+        scene.change(b"c");
+        assert!(scene.woken.take().is_empty());
+        assert_eq!(scene.read(b"", 1000).len(), 3);
+        scene.change(b"a");
+        assert_eq!(scene.woken.take(), [7]);
+    }
+
+    #[test]
+    fn a_suspended_stream_ends_and_its_connection_is_woken() {
+        let mut scene = Scene::new();
+        scene.followers.suspend();
+        assert_eq!(scene.woken.take(), [7]);
+        assert!(!scene.followers.note(&scene.follow.subscription, b"k"));
+        let mut out = Vec::new();
+        let counters = Counters::default();
+        let (_, step) = scene.follow.step(&scene.cache, &counters, b"alive 1\r\n", &mut out, 100);
+        assert!(matches!(step, StreamStep::End(Refusal::FollowDuringUpgrade)) && out.is_empty());
+        let begin = || Follow::begin(&scene.followers, &scene.cache, Some(1000), &scene.woken, 8);
+        assert_eq!(begin().map(|_| ()).unwrap_err(), Refusal::FollowDuringUpgrade);
+        scene.followers.resume();
+        assert!(begin().is_ok());
+    }
+
+    #[test]
+    fn a_full_ring_becomes_one_message() {
+        let mut scene = Scene::new();
+        for number in 0..10_000u32 {
+            scene.change(&number.to_le_bytes());
+        }
+        assert_eq!(scene.read(b"alive 1\n", 1000), [Message::Flushed, Message::Heard(1)]);
+        scene.change(b"a");
+        assert_eq!(scene.read(b"", 1000), [Message::Changed(scene.terms.bucket_of(b"a"))]);
+        scene.followers.cleared();
+        assert_eq!(scene.read(b"", 1000), [Message::Flushed]);
+    }
+
+    #[test]
+    fn a_stream_is_silent_only_after_a_long_time() {
+        let mut scene = Scene::new();
+        assert!(!scene.follow.is_silent());
+        scene.follow.heard_us -= Duration::from_secs(6).as_micros() as i64;
+        assert!(scene.follow.is_silent());
+        scene.read(b"alive 1\n", 1000);
+        assert!(!scene.follow.is_silent());
+    }
+}

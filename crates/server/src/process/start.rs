@@ -106,13 +106,10 @@ fn start(
     let handed_over = predecessor.as_ref().map(|predecessor| (predecessor, memory));
     let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
     overdue.note_open(&cache);
-    let mut server = with_cache(options, cache)?;
+    let mut server = with_cache(options, cache, predecessor.as_ref())?;
     server.access.certificates = ground.certificates;
     server.memory = memory_control;
     server.connections.count_max = ground.connection_count_max;
-    if let Some(pid) = predecessor.as_ref().and_then(|of| of.pid) {
-        server.followers.await_end_of(pid);
-    }
     let server = Arc::new(server);
     let options = &server.options;
     show_classes(&server);
@@ -269,10 +266,18 @@ impl Entrance {
 }
 
 /// Creates the server of an open cache.
-fn with_cache(options: Options, cache: Cache) -> Result<Server, Failure> {
+fn with_cache(
+    options: Options,
+    cache: Cache,
+    predecessor: Option<&Predecessor>,
+) -> Result<Server, Failure> {
     let credentials = credentials(&options)?;
     let server = Server::with(options, credentials, cache);
-    server.map_err(|error| Failure::new(error.exit_code(), error))
+    let server = server.map_err(|error| Failure::new(error.exit_code(), error))?;
+    if let Some(pid) = predecessor.and_then(|predecessor| predecessor.pid) {
+        server.followers.await_end_of(pid);
+    }
+    Ok(server)
 }
 
 pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {

@@ -9,7 +9,6 @@ mod ahead;
 mod allowance;
 mod batch;
 pub(crate) mod execute;
-mod followed;
 mod login;
 mod long;
 mod near;
@@ -254,21 +253,6 @@ impl Session {
             self.state = State::Command;
         }
         Step::GoOn(bytes)
-    }
-
-    /// Appends the next piece of a large value, or the end of its item.
-    fn large_piece(&mut self, batch: &mut Batch<'_>) -> Step {
-        let State::Large(large, kept) = &mut self.state else { return Step::GoOn(0) };
-        match large.take_piece() {
-            Ok(Some(piece)) => batch.show(piece, self.is_brief),
-            Ok(None) => {
-                batch.respond(&Response::Hit, &kept.frame());
-                self.state = State::Command;
-            }
-            // A part of the value has already been sent, so no error response is possible.
-            Err(_) => return Step::Stop(0, Next::Close),
-        }
-        Step::GoOn(0)
     }
 
     /// Executes the first command of `input`.

@@ -63,14 +63,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Quit => push_words(out, &[b"quit"]),
         Command::Region => push_words(out, &[local::REQUEST]),
         Command::NoteReads { keys } => push_words(out, &[local::HINT, keys]),
-        Command::Follow { max_stale_ms } => {
-            push_numbered(out, b"larder_follow", max_stale_ms.unwrap_or_default());
-        }
-        Command::Follower { token } => {
-            let token = format!("{:032x}", token.unwrap_or_default());
-            push_words(out, &[b"larder_follower", token.as_bytes()]);
-        }
-        Command::Copy(copied) => copy(out, &copied)?,
+        Command::Follow { .. } | Command::Follower { .. } | Command::Copy(_) => near(out, command)?,
         Command::Name { name } => push_words(out, &[b"larder_name", name]),
         Command::Kill(KillTarget::User(name)) => push_words(out, &[b"larder_kill", b"user", name]),
         Command::Kill(KillTarget::Connection(number)) => {
@@ -78,7 +71,13 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         }
         Command::Admin(admin) => push_words(out, &[super::admin::line(&admin).as_bytes()]),
     }
-    let answerable = !matches!(
+    push_line_end(out, quiet && !is_always_answered(command));
+    Ok(())
+}
+
+/// True if the command has a response even with `noreply`.
+fn is_always_answered(command: &Command<'_>) -> bool {
+    matches!(
         command,
         Command::Stats(_)
             | Command::NoOp
@@ -97,20 +96,31 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Name { .. }
             | Command::Kill(_)
             | Command::Admin(_)
-    );
-    push_line_end(out, quiet && answerable);
-    Ok(())
+    )
 }
 
-fn copy(out: &mut Vec<u8>, copied: &Copied<'_>) -> Result<(), UnsendableKey> {
-    check_sendable(copied.key)?;
-    push_words(out, &[b"larder_fetch", copied.key]);
-    if copied.base64 {
-        out.extend_from_slice(b" b");
-    }
-    if copied.value_bytes_max != usize::MAX {
-        out.extend_from_slice(b" m");
-        push_number(out, copied.value_bytes_max);
+/// Appends a command of a near cache, without its line end.
+fn near(out: &mut Vec<u8>, command: &Command<'_>) -> Result<(), UnsendableKey> {
+    match *command {
+        Command::Follow { max_stale_ms } => {
+            push_numbered(out, b"larder_follow", max_stale_ms.unwrap_or_default());
+        }
+        Command::Follower { token } => {
+            let token = format!("{:032x}", token.unwrap_or_default());
+            push_words(out, &[b"larder_follower", token.as_bytes()]);
+        }
+        Command::Copy(Copied { key, base64, value_bytes_max }) => {
+            check_sendable(key)?;
+            push_words(out, &[b"larder_fetch", key]);
+            if base64 {
+                out.extend_from_slice(b" b");
+            }
+            if value_bytes_max != usize::MAX {
+                out.extend_from_slice(b" m");
+                push_number(out, value_bytes_max);
+            }
+        }
+        _ => {}
     }
     Ok(())
 }

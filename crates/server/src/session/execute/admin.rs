@@ -3,13 +3,14 @@
 use larder_item::KEY_BYTES_MAX;
 use larder_options::AnswersAs;
 use larder_protocol::admin::{Admin, CrawlScope, Detail, DumpForm, Knob, Refusal, Topics};
-use larder_protocol::{ClientError, Frame, KillTarget, Response, base64, render};
+use larder_protocol::{ClientError, Frame, KillTarget, Response, ServerError, base64, render};
 use larder_stats::Counter;
 
 use super::{CommandResult, Executor, NO_CONNECTION};
 use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
 use crate::stats::StatsResponse;
+use crate::stop::Manner;
 
 impl Executor {
     pub(super) fn admin(
@@ -140,6 +141,24 @@ impl Executor {
             }
             Err(refusal) => refusal.into(),
         }
+    }
+
+    pub(super) fn set_memory_limit(&self, mebibytes: u64) -> Response {
+        match self.server.set_memory_limit(mebibytes) {
+            Ok(()) => Response::Ok,
+            Err(_) => ServerError::MemoryLimitFixed.into(),
+        }
+    }
+
+    pub(super) fn shutdown(&self, graceful: bool) -> Response {
+        if !self.server.options.shutdown {
+            return match self.server.options.answers_as {
+                AnswersAs::V1_6_45 => ServerError::ShutdownNotEnabled.into(),
+                AnswersAs::V1_6_18 => ServerError::ShutdownNotEnabledOlder.into(),
+            };
+        }
+        self.server.life.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
+        Response::Close
     }
 
     /// True if the start of a dump is acknowledged, which memcached 1.6.18 does not do.

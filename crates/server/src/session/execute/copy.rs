@@ -1,5 +1,5 @@
-//! The commands of near caches: `larder_follow` begins a change stream, and `larder_fetch` returns an
-//! item that a near cache copies.
+//! The commands of near caches: `larder_follow` begins a change stream, and `larder_fetch` returns
+//! an item that a near cache copies.
 
 use std::task::Poll;
 

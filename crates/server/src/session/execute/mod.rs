@@ -22,7 +22,6 @@ use larder::{
     StoreError, Wait, waited,
 };
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
-use larder_options::AnswersAs;
 use larder_protocol::{ClientError, Command, Frame, Refusal, Response, ServerError, local, render};
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
@@ -39,7 +38,6 @@ use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::server::statistics::threads::Thread;
 use crate::stats::{RowList, StatsResponse};
-use crate::stop::Manner;
 use crate::waker::{WakeList, Waker};
 pub(crate) use fetch::is_read;
 use store::change_error;
@@ -112,8 +110,7 @@ pub(crate) enum CommandResult {
     Watch(Box<Watch>),
     /// The connection becomes a change stream, which begins with this line.
     Follow(Box<Follow>, Vec<u8>),
-    /// The connection belongs to a change stream, or the peer fetches an item for a copy. The
-    /// session knows the stream.
+    /// The peer names its change stream, or fetches an item for a copy, which the session does.
     OfFollower,
     /// The peer requests the cache's memory, which requires permission.
     Region,
@@ -587,24 +584,6 @@ impl Executor {
             Ok(()) => Response::Ok,
             Err(error) => change_error(error, ServerError::OutOfMemory),
         }
-    }
-
-    fn set_memory_limit(&self, mebibytes: u64) -> Response {
-        match self.server.set_memory_limit(mebibytes) {
-            Ok(()) => Response::Ok,
-            Err(_) => ServerError::MemoryLimitFixed.into(),
-        }
-    }
-
-    fn shutdown(&self, graceful: bool) -> Response {
-        if !self.server.options.shutdown {
-            return match self.server.options.answers_as {
-                AnswersAs::V1_6_45 => ServerError::ShutdownNotEnabled.into(),
-                AnswersAs::V1_6_18 => ServerError::ShutdownNotEnabledOlder.into(),
-            };
-        }
-        self.server.life.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
-        Response::Close
     }
 
     #[inline]

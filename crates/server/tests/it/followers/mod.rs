@@ -2,6 +2,7 @@
 //! the near cache.
 
 mod commands;
+mod disk;
 mod processes;
 mod streams;
 

@@ -94,8 +94,8 @@ fn streams_begin_again_after_an_upgrade_that_failed() -> Result<()> {
     std::os::unix::fs::symlink("/bin/false", scene.path("larderd"))?;
     rustix::process::kill_process(scene.pid()?, larder_testkit::server::Signal::USR2)?;
     ensure_ended(&mut near, UPGRADING)?;
-    let mut near = follow_soon(|| Ok(scene.first.connect()?))?;
-    ensure!(near.changes()? == []);
+    let mut near = follow_soon(|| scene.first.connect())?;
+    ensure!(near.changes()?.is_empty());
     Ok(())
 }
 
@@ -112,7 +112,7 @@ fn a_stream_ends_when_another_process_opens_the_memory_file() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (server, path) = on_file(&folder)?;
     let mut near = Near::follow(&server)?;
-    ensure!(near.changes()? == []);
+    ensure!(near.changes()?.is_empty());
     let other = Cache::open_shared(&path)?;
     let ended = near.changes().expect_err("the stream ends");
     ensure!(SHARED.starts_with(ended.to_string().as_bytes()), "{ended}");

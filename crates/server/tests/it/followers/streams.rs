@@ -26,16 +26,16 @@ fn a_near_cache_is_told_of_changes_of_items_that_it_has_fetched() -> Result<()> 
         let mut near = Near::follow(&server)?;
         let mut client = server.connect()?;
         client.ask(b"set k 5 0 1\r\nv\r\n", b"STORED\r\n")?;
-        ensure!(near.changes()? == [], "nothing was fetched");
+        ensure!(near.changes()?.is_empty(), "nothing was fetched");
         let copy = near.fetch(b"k")?;
         ensure!(copy.value == b"v" && copy.is_noted(), "{copy:?}");
         ensure!(
             matches!(copy.fetched, Fetched::Value { flags: 5, ttl_ms: None, cas: 1.., .. }),
             "{copy:?}"
         );
-        ensure!(near.changes()? == []);
+        ensure!(near.changes()?.is_empty());
         client.ask(b"get k\r\n", b"END\r\n")?;
-        ensure!(near.changes()? == [], "a read changes nothing");
+        ensure!(near.changes()?.is_empty(), "a read changes nothing");
         client.ask(b"set k 0 0 1\r\nw\r\nset k 0 0 1\r\nw\r\n", b"STORED\r\nSTORED\r\n")?;
         let changed = near.changed(b"k");
         ensure!(near.changes()? == [changed], "a change is told once");
@@ -226,7 +226,7 @@ fn a_fetch_counts_as_no_read_and_never_states_too_much_time() -> Result<()> {
     Ok(())
 }
 
-/// 64 subscriptions have a slot each, others share one. Each of them is told.
+/// 64 subscriptions have a slot each, others share one. The server tells all of them.
 #[test]
 fn subscriptions_that_share_a_slot_are_all_told_and_there_is_a_limit() -> Result<()> {
     let server = start(Transport::Unix, &["--followers=66"])?;
@@ -242,11 +242,11 @@ fn subscriptions_that_share_a_slot_are_all_told_and_there_is_a_limit() -> Result
     for near in &mut nears {
         ensure!(near.changes()? == [near.changed(b"k")]);
     }
-    // The 65th has the slot of another one, and is told of its items.
+    // The 65th has the slot of another one, so the server also tells it of these items.
     let first = &mut nears[0];
     first.fetch(b"only")?;
     client.ask(b"set only 0 0 1\r\nv\r\n", b"STORED\r\n")?;
-    let told = nears.iter_mut().map(|near| near.changes()).collect::<Result<Vec<_>>>()?;
+    let told = nears.iter_mut().map(Near::changes).collect::<Result<Vec<_>>>()?;
     let count = told.iter().filter(|changes| !changes.is_empty()).count();
     ensure!(!told[0].is_empty() && count == 2, "{count} are told");
     nears.truncate(65);
@@ -282,7 +282,7 @@ fn a_removal_by_prefix_tells_each_item_that_it_removes() -> Result<()> {
     };
     expected.sort_by_key(order);
     found.sort_by_key(order);
-    ensure!(found == expected && near.changes()? == []);
+    ensure!(found == expected && near.changes()?.is_empty());
     Ok(())
 }
 
@@ -295,7 +295,7 @@ fn a_delayed_flush_tells_when_it_takes_effect_although_no_client_comes() -> Resu
     near.fetch(b"k")?;
     let began = Instant::now();
     client.ask(b"flush_all 2\r\n", b"OK\r\n")?;
-    ensure!(near.changes()? == [], "it has no effect yet");
+    ensure!(near.changes()?.is_empty(), "it has no effect yet");
     ensure!(near.message()? == Message::Flushed);
     let after = began.elapsed();
     ensure!((1..5).contains(&after.as_secs()), "{after:?}");
@@ -303,7 +303,7 @@ fn a_delayed_flush_tells_when_it_takes_effect_although_no_client_comes() -> Resu
     Ok(())
 }
 
-/// Whoever finds the flush due tells it before the response to `alive`.
+/// The thread that finds the flush due tells it before the response to `alive`.
 #[test]
 fn a_flush_that_is_due_is_told_before_alive_is_answered() -> Result<()> {
     let server = start(Transport::Tcp, &["--followers=2", "-o", "debugtime"])?;
@@ -311,7 +311,7 @@ fn a_flush_that_is_due_is_told_before_alive_is_answered() -> Result<()> {
     let mut client = server.connect()?;
     for _ in 0..50 {
         client.ask(b"flush_all 1000\r\n", b"OK\r\n")?;
-        ensure!(near.changes()? == []);
+        ensure!(near.changes()?.is_empty());
         client.ask(b"debugtime 1001\r\n", b"OK\r\n")?;
         ensure!(near.changes()? == [Message::Flushed]);
     }
@@ -333,7 +333,7 @@ fn eviction_and_expiry_tell_nothing() -> Result<()> {
         client.ask(format!("set fill{n} 0 0 10000\r\n{value}\r\n").as_bytes(), b"STORED\r\n")?;
     }
     ensure!(client.ask(b"get e\r\n", b"END\r\n")? == b"END\r\n", "it is evicted");
-    ensure!(near.changes()? == []);
+    ensure!(near.changes()?.is_empty());
     // A client that learns that an item is gone must not find a copy of it.
     client.ask(b"delete e\r\n", b"NOT_FOUND\r\n")?;
     ensure!(near.changes()? == [near.changed(b"e")]);
@@ -380,7 +380,7 @@ fn a_near_cache_that_is_silent_loses_its_stream() -> Result<()> {
     Ok(())
 }
 
-/// Floods of `alive` are answered in order, and hold up nobody.
+/// The server answers floods of `alive` in order, and other clients do not wait.
 #[test]
 fn a_flood_of_alive_is_answered_as_fast_as_it_is_read() -> Result<()> {
     const COUNT: u64 = 300_000;
@@ -398,7 +398,7 @@ fn a_flood_of_alive_is_answered_as_fast_as_it_is_read() -> Result<()> {
             }
             Ok(())
         });
-        // Nobody reads the responses yet.
+        // The near cache does not read the responses yet.
         sleep(Duration::from_millis(300));
         let began = Instant::now();
         client.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n")?;
@@ -413,8 +413,8 @@ fn a_flood_of_alive_is_answered_as_fast_as_it_is_read() -> Result<()> {
     })
 }
 
-/// A near cache that does not read costs little memory, holds up nobody, and is told that everything
-/// may have changed.
+/// A near cache that does not read costs little memory, others do not wait for it, and it reads
+/// later that everything may have changed.
 #[test]
 fn a_near_cache_that_does_not_read_is_told_everything_later() -> Result<()> {
     let server = start(Transport::Tcp, &["--followers=3", "-t", "2"])?;
@@ -446,14 +446,14 @@ fn a_near_cache_that_does_not_read_is_told_everything_later() -> Result<()> {
     let flushes = changes.iter().filter(|change| **change == Message::Flushed).count();
     ensure!(flushes > 0 && changes.len() < rounds / 2, "{flushes} of {}", changes.len());
     ensure!(stat(&mut client, "larder", "follower_overflows")? == flushes as u64);
-    // It is told as usual from now on.
+    // From now on it reads changes as usual.
     slow.fetch(b"k0")?;
     client.ask(b"set k0 0 0 1\r\nv\r\n", b"STORED\r\n")?;
     ensure!(slow.changes()? == [slow.changed(b"k0")]);
     Ok(())
 }
 
-/// A near cache that drops what it is told about never has an old value once a signal was answered.
+/// A near cache that drops changed copies has no old value after the response to its signal.
 #[test]
 fn a_stream_is_right_under_four_writers() -> Result<()> {
     const KEYS: usize = 8;
