@@ -9,7 +9,7 @@ use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;
 use crate::typed::addresses::wants_readers;
 use crate::typed::disk_tier::{self, RequestedDiskTier, TierMode};
-use crate::typed::near::{self, Near};
+use crate::typed::near;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 use crate::value::admin::{AdminAddress, AdminListen};
@@ -67,9 +67,9 @@ pub(crate) fn check_all(
         tier_whole,
         tier_beside,
         tier_bounds,
-        near_times,
-        near_files,
-        near_beside,
+        near::times,
+        near::files,
+        near::beside,
     ] {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
@@ -82,7 +82,7 @@ pub(crate) fn check_all(
 }
 
 /// The option that contradicts another, and the text of the error; `None` without a contradiction.
-type Contradiction = Option<(Id, String)>;
+pub(super) type Contradiction = Option<(Id, String)>;
 
 fn item_size(values: &Values) -> Contradiction {
     let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
@@ -156,7 +156,7 @@ fn readers(values: &Values) -> Contradiction {
 }
 
 /// True if `--local-readers` permits readers.
-fn has_readers(values: &Values) -> bool {
+pub(super) fn has_readers(values: &Values) -> bool {
     values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
 }
 
@@ -313,70 +313,6 @@ fn tier_bounds(values: &Values) -> Contradiction {
     })
 }
 
-/// A reader may join a fetch that began up to `--near-max-stale` ago, so a fetch must end before.
-fn near_times(values: &Values) -> Contradiction {
-    let near = Near::new(values)?;
-    if !(near::STALE_MIN..=near::STALE_MAX).contains(&near.stale_max) {
-        let what = format!("{:?} is not from 100ms to 60s", near.stale_max);
-        return Some((Id::NearMaxStale, what));
-    }
-    (near.timeout >= near.stale_max).then(|| {
-        let what = format!(
-            "{:?} is not less than the {:?} of --near-max-stale",
-            near.timeout, near.stale_max
-        );
-        (Id::OriginTimeout, what)
-    })
-}
-
-fn near_files(values: &Values) -> Contradiction {
-    let near = Near::new(values)?;
-    match (near.origin.has_tls(), near.authorities.is_some()) {
-        (true, false) => {
-            Some((Id::Origin, "tls: needs --origin-ca to check the certificate".to_owned()))
-        }
-        (false, true) => Some((Id::OriginCa, "it needs tls: in --origin".to_owned())),
-        _ => None,
-    }
-}
-
-/// A near cache has copies only, so it begins empty, and clients that cannot wait cannot use it.
-fn near_beside(values: &Values) -> Contradiction {
-    Near::new(values)?;
-    let cannot = |id, why: &str| {
-        let what = format!("it cannot be combined with --origin: {why}");
-        Some((id, what))
-    };
-    if values.given(Id::MemoryFile).is_some() {
-        return cannot(Id::MemoryFile, "a near cache begins without copies");
-    }
-    if RequestedDiskTier::of(values).is_some() {
-        return cannot(Id::TierPath, "a near cache keeps copies in memory only");
-    }
-    if values.number(Id::UdpPort).is_some_and(|port| port != 0) {
-        return cannot(Id::UdpPort, "a datagram cannot wait for the origin; use -U 0");
-    }
-    if values.number(Id::Followers).is_some_and(|count| count != 0) {
-        return cannot(Id::Followers, "a near cache owns no items that others could copy");
-    }
-    if values.switch(Id::DropPrivileges) {
-        return cannot(Id::DropPrivileges, "a lost connection to the origin must be replaced");
-    }
-    if values.switch(Id::DisableCas) {
-        return cannot(Id::DisableCas, "a copy has the cas token of its item");
-    }
-    if has_readers(values) || wants_readers(values) {
-        return cannot(
-            Id::LocalReaders,
-            "readers of the memory do not know yet when a copy is fresh",
-        );
-    }
-    if values.text(Id::AnswersAs).is_some_and(|version| version != "1.6.45") {
-        return cannot(Id::AnswersAs, "the origin answers");
-    }
-    None
-}
-
 fn napi_ids(values: &Values) -> Contradiction {
     let (queues, workers) = (values.number(Id::NapiIds)?, values.number(Id::Threads)?);
     (queues > workers)
@@ -468,16 +404,7 @@ fn warnings(values: &Values) -> Vec<String> {
             warnings.push(format!("option {spelling}: it has no effect without --admin-listen"));
         }
     }
-    let of_near_cache =
-        [Id::OriginTimeout, Id::OriginCa, Id::OriginLogin, Id::NearMaxStale, Id::NearItemMax];
-    for id in of_near_cache {
-        let default = defaults.given(id).map(|given| &given.value);
-        let is_changed = values.given(id).map(|given| &given.value) != default;
-        if is_changed && values.given(Id::Origin).is_none() {
-            let spelling = id.row().spelling();
-            warnings.push(format!("option {spelling}: it has no effect without --origin"));
-        }
-    }
+    near::warn(values, &mut warnings);
     let is_off = |id| values.number(id) == Some(0);
     if is_off(Id::Port) && is_off(Id::UdpPort) && !has_socket && !has_unix {
         warnings.push("option -p: with 0 and without -s, clients cannot connect".to_owned());

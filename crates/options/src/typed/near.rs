@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::given::values::Values;
 use crate::table::Id;
+use crate::typed::addresses::wants_readers;
+use crate::typed::check::{Contradiction, has_readers};
+use crate::typed::disk_tier::RequestedDiskTier;
 use crate::value::duration::duration;
 use crate::value::origin::OriginAddress;
 
@@ -42,5 +45,84 @@ impl Near {
 }
 
 /// The limits of `--near-max-stale`. Below, the messages of the origin would often arrive too late.
-pub(crate) const STALE_MIN: Duration = Duration::from_millis(100);
-pub(crate) const STALE_MAX: Duration = Duration::from_secs(60);
+const STALE_MIN: Duration = Duration::from_millis(100);
+const STALE_MAX: Duration = Duration::from_secs(60);
+
+/// A reader may join a fetch that began up to `--near-max-stale` ago, so a fetch must end before.
+pub(super) fn times(values: &Values) -> Contradiction {
+    let near = Near::new(values)?;
+    if !(STALE_MIN..=STALE_MAX).contains(&near.stale_max) {
+        let what = format!("{:?} is not from 100ms to 60s", near.stale_max);
+        return Some((Id::NearMaxStale, what));
+    }
+    (near.timeout >= near.stale_max).then(|| {
+        let what = format!(
+            "{:?} is not less than the {:?} of --near-max-stale",
+            near.timeout, near.stale_max
+        );
+        (Id::OriginTimeout, what)
+    })
+}
+
+pub(super) fn files(values: &Values) -> Contradiction {
+    let near = Near::new(values)?;
+    match (near.origin.has_tls(), near.authorities.is_some()) {
+        (true, false) => {
+            Some((Id::Origin, "tls: needs --origin-ca to check the certificate".to_owned()))
+        }
+        (false, true) => Some((Id::OriginCa, "it needs tls: in --origin".to_owned())),
+        _ => None,
+    }
+}
+
+/// A near cache has copies only, so it begins empty, and clients that cannot wait cannot use it.
+pub(super) fn beside(values: &Values) -> Contradiction {
+    Near::new(values)?;
+    let cannot = |id, why: &str| {
+        let what = format!("it cannot be combined with --origin: {why}");
+        Some((id, what))
+    };
+    if values.given(Id::MemoryFile).is_some() {
+        return cannot(Id::MemoryFile, "a near cache begins without copies");
+    }
+    if RequestedDiskTier::of(values).is_some() {
+        return cannot(Id::TierPath, "a near cache keeps copies in memory only");
+    }
+    if values.number(Id::UdpPort).is_some_and(|port| port != 0) {
+        return cannot(Id::UdpPort, "a datagram cannot wait for the origin; use -U 0");
+    }
+    if values.number(Id::Followers).is_some_and(|count| count != 0) {
+        return cannot(Id::Followers, "a near cache owns no items that others could copy");
+    }
+    if values.switch(Id::DropPrivileges) {
+        return cannot(Id::DropPrivileges, "a lost connection to the origin must be replaced");
+    }
+    if values.switch(Id::DisableCas) {
+        return cannot(Id::DisableCas, "a copy has the cas token of its item");
+    }
+    if has_readers(values) || wants_readers(values) {
+        return cannot(
+            Id::LocalReaders,
+            "readers of the memory do not know yet when a copy is fresh",
+        );
+    }
+    if values.text(Id::AnswersAs).is_some_and(|version| version != "1.6.45") {
+        return cannot(Id::AnswersAs, "the origin answers");
+    }
+    None
+}
+
+/// Warns about options of a near cache without `--origin`.
+pub(super) fn warn(values: &Values, warnings: &mut Vec<String>) {
+    let of_near_cache =
+        [Id::OriginTimeout, Id::OriginCa, Id::OriginLogin, Id::NearMaxStale, Id::NearItemMax];
+    let defaults = Values::defaults();
+    for id in of_near_cache {
+        let default = defaults.given(id).map(|given| &given.value);
+        let is_changed = values.given(id).map(|given| &given.value) != default;
+        if is_changed && values.given(Id::Origin).is_none() {
+            let spelling = id.row().spelling();
+            warnings.push(format!("option {spelling}: it has no effect without --origin"));
+        }
+    }
+}

@@ -32,6 +32,7 @@ use larder_stats::Counters;
 use rustix::io;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::log::Log;
 use crate::waker::Waker;
 use job::Job;
 pub(crate) use job::{Concerned, Pass, PassResult};
@@ -83,9 +84,11 @@ impl Near {
     pub(crate) fn new(
         options: &Options,
         cache: &Cache,
-        counters: Arc<Counters>,
+        log: &Log,
+        counters: &Arc<Counters>,
     ) -> io::Result<Option<Arc<Self>>> {
         let Some(near) = &options.near else { return Ok(None) };
+        log.note_near();
         let listed_bytes_max = usize::try_from(options.listed_bytes()).unwrap_or(usize::MAX);
         let limits = CopyLimits {
             listed_bytes_max,
@@ -96,7 +99,7 @@ impl Near {
         Ok(Some(Arc::new(Self {
             copies: Copies::new(LocalStore::new(cache.clone()), limits),
             options: near.clone(),
-            counters,
+            counters: Arc::clone(counters),
             stream: RwLock::default(),
             reach: AtomicU8::new(Reach::Unknown as u8),
             jobs: Mutex::default(),

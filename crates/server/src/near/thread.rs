@@ -21,8 +21,9 @@ use super::job::{Concerned, Job, PassResult};
 use super::link::{Arrival, Link, LinkState, Lost, Pending, PendingRequest, push_follower};
 use super::{Near, Reach, boot_ms, millis};
 use crate::log;
+use crate::server::Server;
 
-/// The near thread. It ends when this is dropped.
+/// The near thread. It ends when this is dropped, which must be after the workers have ended.
 #[derive(Debug)]
 pub(crate) struct NearThread {
     near: Arc<Near>,
@@ -31,11 +32,12 @@ pub(crate) struct NearThread {
 }
 
 impl NearThread {
-    /// Starts the thread.
+    /// Starts the thread, or returns `None` without `--origin`.
     ///
     /// # Errors
     /// Fails if no file descriptors or threads are left.
-    pub(crate) fn start(near: &Arc<Near>) -> io::Result<Self> {
+    pub(crate) fn start(server: &Server) -> io::Result<Option<Self>> {
+        let Some(near) = &server.near else { return Ok(None) };
         let is_over = Arc::new(AtomicBool::new(false));
         let mut run = Loop::new(Arc::clone(near))?;
         let ends = Arc::clone(&is_over);
@@ -46,7 +48,7 @@ impl NearThread {
             }
             run.end();
         })?;
-        Ok(Self { near: Arc::clone(near), is_over, thread: Some(thread) })
+        Ok(Some(Self { near: Arc::clone(near), is_over, thread: Some(thread) }))
     }
 }
 

@@ -117,11 +117,8 @@ fn start(
     reach(Step::CacheOpen);
     // From here on the main thread never waits for the disk.
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
-    let disk_threads = DiskThreads::start(&server);
-    let disk_threads = disk_threads.map_err(no_thread)?;
-    let near = server.near.as_ref().map(NearThread::start).transpose();
-    // It ends after the workers.
-    let _near = near.map_err(no_thread)?;
+    let disk_threads = DiskThreads::start(&server).map_err(no_thread)?;
+    let _near = NearThread::start(&server).map_err(no_thread)?;
     let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
     end_opening(opening, &server, &inboxes);

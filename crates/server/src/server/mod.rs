@@ -98,10 +98,7 @@ impl Server {
         if options.log.slower_than.is_some() {
             log.time_commands();
         }
-        let near = Near::new(&options, &cache, Arc::clone(statistics.counters(Thread::Near)))?;
-        if near.is_some() {
-            log.note_near();
-        }
+        let near = Near::new(&options, &cache, &log, statistics.counters(Thread::Near))?;
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),

@@ -16,6 +16,26 @@ use crate::session::execute::copy::CopiedItem;
 use crate::stats::{GatherStep, StatsResponse};
 
 impl Session {
+    /// Handles reports of reads: of a local reader in the cache's memory, or of a near cache in its
+    /// copies.
+    #[cold]
+    pub(super) fn note_reads(
+        &mut self,
+        batch: &mut Batch<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+    ) {
+        match command {
+            Command::NoteReads { keys } if self.may_read => {
+                batch.executor.note_reads(keys, batch.wait);
+            }
+            Command::NoteReads { keys } if self.subscription.is_some() => {
+                batch.executor.note_copied(keys, batch.wait);
+            }
+            _ => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
+        }
+    }
+
     #[cold]
     pub(super) fn begin_dump(&mut self, batch: &mut Batch<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
         if self.is_brief {

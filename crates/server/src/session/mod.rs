@@ -426,15 +426,7 @@ impl Session {
             CommandResult::Name => self.name_connection(batch, command, frame),
             CommandResult::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             CommandResult::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
-            CommandResult::Reads => match command {
-                Command::NoteReads { keys } if self.may_read => {
-                    batch.executor.note_reads(keys, batch.wait);
-                }
-                Command::NoteReads { keys } if self.subscription.is_some() => {
-                    batch.executor.note_copied(keys, batch.wait);
-                }
-                _ => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
-            },
+            CommandResult::Reads => self.note_reads(batch, command, frame),
         }
         Step::GoOn(consumed)
     }
