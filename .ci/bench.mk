@@ -124,6 +124,9 @@ bench-traces: build $(MEMCACHED) ## Miss ratios on the traces of LARDER_TRACES; 
 bench-soak: ## A cache under load for MINUTES (1); fails on a wrong value or too much memory
 	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)
 
+bench-near: build ## Near caches: hits, misses, changes, and their delay; 3 min
+	LARDERD=$(LARDERD) crates/bench/near/measure.py
+
 bench-quotas: ## Quotas by prefix, simulated on the traces of LARDER_TRACES, 5 to 15 min
 	cargo bench -p larder-bench --bench quotas
 

@@ -163,6 +163,10 @@ impl Link {
                 Ok(bytes) => {
                     self.input.extend_from_slice(&buffer[..bytes]);
                     received += bytes;
+                    // A short read has emptied the socket. If not, there is another event.
+                    if bytes < buffer.len() && !matches!(socket, Socket::Tls(_)) {
+                        break;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -111,12 +111,18 @@ impl Near {
         })))
     }
 
-    /// True if copies may be used now. The caller looks for the copy afterwards.
-    #[inline]
+    /// True if copies may be used now.
     pub(crate) fn is_fresh(&self) -> bool {
+        self.is_fresh_at(boot_ms())
+    }
+
+    /// True if copies may be used by a read that began before this time of the boot clock. The
+    /// caller looks for the copy afterwards.
+    #[inline]
+    pub(crate) fn is_fresh_at(&self, now_ms: u64) -> bool {
         // Rule: FreshBeforeLook
         let until_ms = self.copies.fresh_until_ms();
-        until_ms > 0 && boot_ms() <= until_ms
+        until_ms > 0 && now_ms <= until_ms
     }
 
     /// Returns the place of a key; `None` while there is no change stream.

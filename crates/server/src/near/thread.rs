@@ -98,7 +98,8 @@ impl Loop {
     fn new(near: Arc<Near>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(WAKER);
-        epoll::add(&epoll, &near.waker, data, EventFlags::IN)?;
+        // Edge-triggered, so that no event has to be reset.
+        epoll::add(&epoll, &near.waker, data, EventFlags::IN | EventFlags::ET)?;
         // Copies of an earlier process would never be dropped.
         near.copies.resubscribe();
         Ok(Self {
@@ -128,7 +129,7 @@ impl Loop {
         };
         for event in &events[..count] {
             match event.data.u64() {
-                WAKER => self.near.waker.reset(),
+                WAKER => {}
                 link => self.note_ready(link as usize),
             }
         }

@@ -6,6 +6,7 @@ use larder_protocol::{Command, Frame, Response, binary, render};
 use super::allowance::Next;
 use crate::buffers::output::Output;
 use crate::log::Interest;
+use crate::near::boot_ms;
 use crate::session::execute::{Call, Executor};
 use crate::session::observer::Observer;
 
@@ -30,6 +31,8 @@ pub(super) struct Batch<'a> {
     /// How many keys of lists may still be looked up. This second limit does not count other
     /// commands. It matters only if many connections take their turns together.
     pub(super) keys_left: usize,
+    /// The time of the boot clock in milliseconds, read when the batch first needed it; 0: not read.
+    pub(super) boot_ms: u64,
     /// How operations wait for the disk.
     pub(super) wait: Wait<'a>,
 }
@@ -57,6 +60,16 @@ impl<'a> Batch<'a> {
             true => self.out.bytes.extend_from_slice(&piece),
             false => self.out.push_piece(piece),
         }
+    }
+
+    /// Returns a time of the boot clock, in milliseconds, after the input of the batch was received.
+    /// So every request of the batch began before.
+    #[inline]
+    pub(super) fn boot_ms(&mut self) -> u64 {
+        if self.boot_ms == 0 {
+            self.boot_ms = boot_ms();
+        }
+        self.boot_ms
     }
 
     /// Returns what the session needs next if the batch ends although input is left.

@@ -178,6 +178,7 @@ impl Session {
             tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
             keys_left: allowance.keys_max,
+            boot_ms: 0,
             wait,
         };
         let mut consumed = 0;

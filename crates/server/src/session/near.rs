@@ -71,7 +71,7 @@ impl Session {
         let flushes = batch.executor.server().options.flush_all;
         match Way::of(parsed.command, parsed.frame) {
             Way::Local => self.run_permitted(batch, parsed, is_sampled),
-            Way::Read if near.is_fresh() => {
+            Way::Read if near.is_fresh_at(batch.boot_ms()) => {
                 self.reads_copy = true;
                 let step = self.run_permitted(batch, parsed, is_sampled);
                 // A miss has reset it.

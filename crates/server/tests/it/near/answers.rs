@@ -107,8 +107,11 @@ fn a_near_cache_answers_like_its_origin() -> Result<()> {
     Ok(())
 }
 
-/// The binary protocol: opcode, extras, key and value of each request.
-const BINARY: &[(u8, &[u8], &[u8], &[u8])] = &[
+/// The opcode, extras, key and value of a binary request.
+type Packet = (u8, &'static [u8], &'static [u8], &'static [u8]);
+
+/// Requests of the binary protocol.
+const BINARY: &[Packet] = &[
     (0x00, b"", b"k", b""),
     (0x01, &[0, 0, 0, 7, 0, 0, 0, 0], b"k", b"value"),
     (0x00, b"", b"k", b""),

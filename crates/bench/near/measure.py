@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Measures near caches: `make bench NAME=near`.
+
+Each row compares two larderd in one run, in rounds that alternate, by the processor time that the
+server spends on a request, or by the time that a client waits. LARDERD names the release build.
+"""
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+KEYS = 1000
+VALUE = b"x" * 100
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    def __init__(self, larderd, folder, *options, unix=False):
+        self.path = f"{folder}/{time.monotonic_ns()}"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        where = ["-s", self.path] if unix else ["-l", "127.0.0.1", "-p", str(self.port)]
+        self.unix = unix
+        self.process = subprocess.Popen(
+            [larderd, "-u", "root", "-t", "1", *where, *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def connect(self):
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                if self.unix:
+                    stream = socket.socket(socket.AF_UNIX)
+                    stream.connect(self.path)
+                else:
+                    stream = socket.create_connection(("127.0.0.1", self.port), 20)
+                    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return stream
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def address(self):
+        return self.path if self.unix else f"127.0.0.1:{self.port}"
+
+    def cpu(self):
+        """Returns the nanoseconds that all threads have run."""
+        total = 0
+        for task in os.listdir(f"/proc/{self.process.pid}/task"):
+            with open(f"/proc/{self.process.pid}/task/{task}/schedstat", encoding="ascii") as stat:
+                total += int(stat.read().split()[0])
+        return total
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def ask(stream, request, end, count=1):
+    stream.sendall(request)
+    response = b""
+    while response.count(end) < count:
+        part = stream.recv(1 << 18)
+        if not part:
+            sys.exit(f"near: {request[:40]} was answered with {response[-200:]}")
+        response += part
+    return response
+
+
+def stat(server, name):
+    with server.connect() as stream:
+        rows = ask(stream, b"stats larder\r\n", b"END\r\n").decode().splitlines()
+    return next((row.split()[2] for row in rows if row.startswith(f"STAT {name} ")), None)
+
+
+def await_copies(near):
+    while stat(near, "near_fresh") != "1":
+        time.sleep(0.02)
+
+
+def per_request(server, requests, end, count, rounds):
+    """Returns the processor time of a request in nanoseconds."""
+    with server.connect() as stream:
+        ask(stream, requests[0], end, count)
+        begin = server.cpu()
+        for number in range(rounds):
+            ask(stream, requests[number % len(requests)], end, count)
+        return (server.cpu() - begin) / (rounds * count)
+
+
+def ratio(name, asked, one, two):
+    """Prints the median ratio of two measurements that alternate."""
+    ratios = [one() / two() for _ in range(ROUNDS)]
+    print(f"{name:<66} {asked:>8} {statistics.median(ratios):7.3f}   "
+          f"({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+
+
+def fill(server, keys=KEYS):
+    with server.connect() as stream:
+        for at in range(0, keys, 100):
+            sets = b"".join(b"set key:%06d 0 0 100\r\n%s\r\n" % (n, VALUE)
+                            for n in range(at, min(at + 100, keys)))
+            ask(stream, sets, b"STORED\r\n", min(at + 100, keys) - at)
+
+
+GETS = [b"get key:%06d\r\n" % number for number in range(KEYS)]
+
+
+def hits(larderd, folder):
+    plain = Server(larderd, folder, unix=True)
+    origin = Server(larderd, folder, "--followers=64")
+    fill(plain)
+    fill(origin)
+    near = Server(larderd, folder, f"--origin={origin.address()}", unix=True)
+    await_copies(near)
+    with near.connect() as stream:
+        for get in GETS:
+            ask(stream, get, b"END\r\n")
+    batches = [b"".join(GETS[at:at + 20]) for at in range(0, KEYS, 20)]
+    ratio("hit, unix socket: larderd's own get / the near cache's", ">= 0.98",
+          lambda: per_request(plain, GETS, b"END\r\n", 1, 20_000),
+          lambda: per_request(near, GETS, b"END\r\n", 1, 20_000))
+    ratio("the same, 20 gets in a pipeline", "-",
+          lambda: per_request(plain, batches, b"END\r\n", 20, 5_000),
+          lambda: per_request(near, batches, b"END\r\n", 20, 5_000))
+    for server in (plain, origin, near):
+        server.stop()
+
+
+def misses(larderd, folder):
+    origin = Server(larderd, folder, "--followers=64")
+    near = Server(larderd, folder, f"--origin={origin.address()}")
+    plain = Server(larderd, folder)
+    await_copies(near)
+    many = 40_000
+    fill(origin, many)
+    fill(plain, many)
+
+    # The origin forgets nothing, so each key is a miss of the near cache once in each round.
+    def clear():
+        with origin.connect() as stream:
+            ask(stream, b"flush_all\r\n", b"OK\r\n")
+        fill(origin, many)
+        time.sleep(0.1)
+
+    gets = [b"get key:%06d\r\n" % number for number in range(1, many)]
+
+    def near_cpu():
+        clear()
+        return per_request(near, gets, b"END\r\n", 1, 10_000)
+
+    ratio("miss: processor time of the near cache / a get at the origin", "<= 1.5",
+          near_cpu, lambda: per_request(plain, gets, b"END\r\n", 1, 10_000))
+
+    def median_us(server):
+        times = []
+        with server.connect() as stream:
+            for get in gets[20_000:25_000]:
+                begin = time.perf_counter_ns()
+                ask(stream, get, b"END\r\n")
+                times.append((time.perf_counter_ns() - begin) / 1000)
+        return statistics.median(times)
+
+    added = []
+    for _ in range(ROUNDS):
+        clear()
+        added.append(median_us(near) - median_us(plain))
+    print(f"{'miss: added median time, microseconds':<66} {'<= 60':>8} "
+          f"{statistics.median(added):7.1f}   ({min(added):.1f} to {max(added):.1f})", flush=True)
+    for server in (origin, near, plain):
+        server.stop()
+
+
+class Follower:
+    """A change stream whose connection fetches keys, so that the origin reports them."""
+
+    def __init__(self, origin):
+        self.stream, self.data = origin.connect(), origin.connect()
+        token = ask(self.stream, b"larder_follow 60000\r\n", b"\r\n").split()[1]
+        ask(self.data, b"larder_follower %s\r\n" % token, b"OK\r\n")
+
+    def fetch(self, keys):
+        for key in keys:
+            ask(self.data, b"larder_fetch %s\r\n" % key, b"\r\n")
+
+
+def changes(larderd, folder):
+    alone = Server(larderd, folder)
+    origin = Server(larderd, folder, "--followers=64")
+    fill(alone)
+    fill(origin)
+    followers = [Follower(origin) for _ in range(64)]
+    sets = [b"set key:%06d 0 0 100\r\n%s\r\n" % (n, VALUE) for n in range(KEYS)]
+    batches = [b"".join(sets[at:at + 20]) for at in range(0, KEYS, 20)]
+    ratio("set, 64 subscriptions, none interested: without / with", ">= 0.97",
+          lambda: per_request(alone, batches, b"STORED\r\n", 20, 3_000),
+          lambda: per_request(origin, batches, b"STORED\r\n", 20, 3_000))
+    ratio("the same, one set at a time", "-",
+          lambda: per_request(alone, sets, b"STORED\r\n", 1, 10_000),
+          lambda: per_request(origin, sets, b"STORED\r\n", 1, 10_000))
+    del followers
+    for server in (alone, origin):
+        server.stop()
+
+
+def delays(larderd, folder):
+    """The time from the response to a change until the near cache no longer has the copy."""
+    origin = Server(larderd, folder, "--followers=64")
+    near = Server(larderd, folder, f"--origin={origin.address()}")
+    await_copies(near)
+    fill(origin)
+    writer, reader = origin.connect(), near.connect()
+    times = []
+    for number in range(2_000):
+        key = b"key:%06d" % (number % KEYS)
+        ask(reader, b"get %s\r\n" % key, b"END\r\n")
+        value = b"%0100d" % number
+        ask(writer, b"set %s 0 0 100\r\n%s\r\n" % (key, value), b"STORED\r\n")
+        begin = time.perf_counter_ns()
+        while value not in ask(reader, b"get %s\r\n" % key, b"END\r\n"):
+            pass
+        times.append((time.perf_counter_ns() - begin) / 1e6)
+    times.sort()
+    print(f"{'a change until the near cache shows it, ms: median, p99':<66} {'<= 2':>8} "
+          f"{times[1000]:7.3f}   {times[1980]:.3f}", flush=True)
+    for server in (origin, near):
+        server.stop()
+
+
+def main():
+    larderd = os.environ["LARDERD"]
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"{'':<66} {'asked':>8}  median")
+        for measure in (hits, misses, changes, delays):
+            measure(larderd, folder)
+
+
+if __name__ == "__main__":
+    main()
