@@ -117,11 +117,15 @@ impl Teller<'_> {
 
     /// Explains a read that found nothing though nothing removed the item.
     pub(super) fn absent(&self, promise: Promise, read: usize, floor: usize) -> Violation {
-        let argument = vec![
+        let is_removal = |event: &Event| matches!(event.did, Did::Removed | Did::MayHaveRemoved);
+        let until = self.events.partition_point(|of| of.begun < self.events[read].answered);
+        let last = (0..until).rev().find(|at| is_removal(&self.events[*at]));
+        let mut argument = vec![
             format!("earlier  {}", self.event(floor)),
             format!("the read {}", self.event(read)),
             "no command can have removed the item since then and before the answer".to_owned(),
         ];
+        argument.extend(last.map(|at| format!("the last removal is {}", self.event(at))));
         self.violation(promise, self.events[read].place, argument)
     }
 

@@ -1,5 +1,6 @@
 //! A client that sends random commands and records their answers.
 
+use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub(super) struct Round {
     /// The share of writes among the commands, in percent.
     pub(super) writes_percent: u64,
     pub(super) origin: Address,
+    /// The turn to remove a prefix.
+    pub(super) removing: Mutex<()>,
 }
 
 impl Round {
@@ -119,6 +122,7 @@ impl<'a> Client<'a> {
         let is_counter = KINDS[key].is_counter();
         match choice {
             0 if self.random.below(20) == 0 => self.flush(),
+            0 if KINDS[key].is_deleted() && !is_counter => self.set_large(key),
             1 if KINDS[key] == Kind::Prefixed => self.remove_prefix(),
             2..15 if KINDS[key].is_deleted() => self.delete(key),
             15..25 => self.add(key),
@@ -244,9 +248,8 @@ impl<'a> Client<'a> {
     }
 
     fn new_value(&mut self, key: usize) -> (Version, Vec<u8>) {
-        let is_large = self.random.below(200) == 0;
         let write = self.new_write();
-        (Version::of(write), self.round.keys.value(key, write, is_large))
+        (Version::of(write), self.round.keys.value(key, write, false))
     }
 
     /// Sends a write with a value after the line.
@@ -291,6 +294,19 @@ impl<'a> Client<'a> {
         let (version, value) = self.new_value(key);
         let line = self.text_line(key, "set", &value);
         self.store(key, "set", &line, version, &value)
+    }
+
+    /// Stores a value that near caches do not keep. If a flush overtakes it, a large value counts as
+    /// stored before the flush, but it still removes the item that was stored after the flush.
+    fn set_large(&mut self, key: usize) -> Result<()> {
+        let write = self.new_write();
+        let value = self.round.keys.value(key, write, true);
+        let line = self.text_line(key, "set", &value);
+        self.store(key, "set", &line, Version::of(write), &value)?;
+        if let Some(event) = self.events.last().copied() {
+            self.events.push(Event { did: Did::MayHaveRemoved, ..event });
+        }
+        Ok(())
     }
 
     fn add(&mut self, key: usize) -> Result<()> {
@@ -394,6 +410,8 @@ impl<'a> Client<'a> {
     /// Removes the keys with a prefix. The origin removes them in the background, so the removal
     /// counts as acknowledged when the origin reports its end.
     fn remove_prefix(&mut self) -> Result<()> {
+        // The origin refuses a removal during another one.
+        let Ok(_turn) = self.round.removing.try_lock() else { return Ok(()) };
         let request = format!("delete_prefix {}\r\n", self.round.keys.prefix);
         let (mut sent, reply) = self.exchange(0, "delete_prefix", request.as_bytes());
         let id = match reply.filter(|reply| !reply.is_error()) {

@@ -1,7 +1,7 @@
 //! An origin, the proxies in front of it, and the servers behind them that clients use.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) const NEARS: usize = 3;
 
 /// The options of an origin.
 fn origin_args(follows: bool) -> Vec<String> {
-    let mut args = vec!["-t", "2", "-m", "64", "--upgrade-drain=1"];
+    let mut args = vec!["-t", "2", "-m", "256", "--upgrade-drain=1"];
     if follows {
         args.push("--followers=64");
     }
@@ -162,6 +162,8 @@ impl Origin {
         let pid = self.pid_file.pid()?;
         kill_process(pid, Signal::KILL)?;
         self.wait_for_end(pid)?;
+        // The other threads of a killed process may end later than the first.
+        wait_until("the port is free", || TcpStream::connect(self.address).is_err())?;
         *self.process.lock().unwrap() = None;
         fs::remove_file(&self.pid_file.0)?;
         if !keeps_items {
