@@ -5,10 +5,11 @@ LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcac
 	dalli spymemcached libmemcached_tests nutcracker page bigcache_http
 FUZZ_SECS ?= 300
 STORM_SECS ?= 600
+NEAR_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-	sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test package-test \
-	crates-test msrv others workflows portable tier bench-restart
+	near-history sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test \
+	package-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -89,6 +90,10 @@ crash: ## Kills a process after every instruction of every operation, 10 min
 
 storm: ## Kills, stops and continues processes on one cache at random for STORM_SECS (600)
 	LARDER_STORM_SECS=$(STORM_SECS) cargo test -p larder --locked --test storm -- --nocapture
+
+near-history: build ## Records clients of near caches while servers and network fail, and judges it, for NEAR_SECS (600)
+	LARDERD=$(LARDERD) LARDER_NEAR_SECS=$(NEAR_SECS) cargo test -p larder-server --locked \
+		--test it -- near_history::near_caches_keep_their_promises --nocapture
 
 # Needs a nightly toolchain.
 sanitize: ## Tests the code that shares memory with the kernel under AddressSanitizer

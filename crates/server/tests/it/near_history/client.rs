@@ -296,8 +296,8 @@ impl<'a> Client<'a> {
         self.store(key, "set", &line, version, &value)
     }
 
-    /// Stores a value that near caches do not keep. If a flush overtakes it, a large value counts as
-    /// stored before the flush, but it still removes the item that was stored after the flush.
+    /// Stores a value that near caches do not keep. If a flush overtakes it, a large value counts
+    /// as stored before the flush, but it still removes the item that was stored after the flush.
     fn set_large(&mut self, key: usize) -> Result<()> {
         let write = self.new_write();
         let value = self.round.keys.value(key, write, true);

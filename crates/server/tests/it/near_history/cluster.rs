@@ -1,4 +1,5 @@
 //! An origin, the proxies in front of it, and the servers behind them that clients use.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

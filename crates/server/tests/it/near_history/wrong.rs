@@ -1,4 +1,5 @@
 //! A cache in front of a server that breaks a promise, to show that the judge finds it.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -38,11 +39,14 @@ pub(super) struct WrongCache {
     acceptor: Option<JoinHandle<()>>,
 }
 
+type Copied = (Instant, Vec<u8>);
+
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
     fault: Fault,
-    copies: Mutex<HashMap<Vec<u8>, (Instant, Vec<u8>)>>,
+    /// The responses by key, and the moments at which they were requested.
+    copies: Mutex<HashMap<Vec<u8>, Copied>>,
 }
 
 impl WrongCache {
