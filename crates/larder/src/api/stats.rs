@@ -64,6 +64,11 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::HotKeysLost,
     Counter::SlowRequests,
     Counter::MemoryLowered,
+    Counter::FollowerChanges,
+    Counter::FollowerFlushes,
+    Counter::FollowerOverflows,
+    Counter::FollowerFetches,
+    Counter::FollowerFetchesUnnoted,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.

@@ -54,6 +54,12 @@ const OF_SERVER: &[&str] = &[
     "tier_items_dropped",
     "tier_clock_behind_secs",
     "tier_failed",
+    "followers",
+    "follower_changes",
+    "follower_flushes",
+    "follower_overflows",
+    "follower_fetches",
+    "follower_fetches_unnoted",
 ];
 
 #[test]
