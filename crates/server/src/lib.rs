@@ -47,6 +47,7 @@
 //! | `server` | the state that all threads share: the cache, passwords, leases |
 //! | `users` | users with rights: their file, logins, the permission of a connection |
 //! | `followers` | near caches: which items they may have copied, and the streams that report changes to them |
+//! | `near` | a near cache: the copies, the thread that has the connections to the origin, and which commands it passes on |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `memory` | the memory that the process may use, and `-m` as a percentage of it |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |

@@ -2,8 +2,8 @@
 
 /// The keys that a bucket has copies of. Most buckets have one.
 ///
-/// Each entry is the length of the key, a byte that is 1 if the key is absent at the origin, and the
-/// key.
+/// Each entry is the length of the key, a byte that is 1 if the key is absent at the origin, and
+/// the key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys(Box<[u8]>);
 

@@ -11,13 +11,14 @@
 //! ```
 //!
 //! A *flight* is the fetch of one key that is under way. Readers of this key join it. A flight that
-//! is *listed* may keep its value; an invalidation removes it from the list, which *detaches* it. So
-//! a listed flight is the newest of its key, and no invalidation has concerned the key since it
+//! is *listed* may keep its value; an invalidation removes it from the list, which *detaches* it.
+//! So a listed flight is the newest of its key, and no invalidation has concerned the key since it
 //! began.
 //!
-//! Keys belong to *buckets*, by which the origin reports changes. Each bucket belongs to a *stripe*,
-//! whose lock makes the check of a flight and the store of its value one step. The stripe also lists
-//! the keys of the copies, so that an invalidation of a bucket finds them without a walk.
+//! Keys belong to *buckets*, by which the origin reports changes. Each bucket belongs to a
+//! *stripe*, whose lock makes the check of a flight and the store of its value one step. The stripe
+//! also lists the keys of the copies, so that an invalidation of a bucket finds them without a
+//! walk.
 
 mod flight;
 #[cfg(test)]

@@ -22,13 +22,12 @@ mod ring;
 mod slot;
 mod stream;
 mod subscription;
-mod woken;
 
 use std::collections::HashMap;
-use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 
 use larder::{Cache, ChangeListener};
 use larder_protocol::Refusal;
@@ -41,7 +40,6 @@ use ring::EVERYTHING;
 use slot::Slot;
 pub(crate) use stream::{Follow, StreamStep};
 pub(crate) use subscription::Subscription;
-pub(crate) use woken::Woken;
 
 /// The subscriptions of a server.
 #[derive(Debug)]
@@ -97,13 +95,11 @@ impl Followers {
         self.count.load(Relaxed)
     }
 
-    /// Begins a subscription. Its stream is the connection with this descriptor, whose worker
-    /// `woken` wakes.
+    /// Begins a subscription. `waker` wakes the connection of its stream.
     fn subscribe(
         &self,
         cache: &Cache,
-        woken: &Arc<Woken>,
-        descriptor: RawFd,
+        waker: Waker,
     ) -> Result<(Arc<Subscription>, Terms), Refusal> {
         let mut list = self.list();
         // Under the lock, so that no subscription is added after `suspend`.
@@ -116,7 +112,7 @@ impl Followers {
         // Rule: TokensAreNew
         // A token has 128 random bits.
         let token = random();
-        let reader = table.slots[slot].add(woken, descriptor);
+        let reader = table.slots[slot].add(waker);
         let subscription = Arc::new(Subscription::new(token, slot, reader));
         list.by_token.insert(token, Arc::clone(&subscription));
         self.count.store(list.by_token.len(), Relaxed);

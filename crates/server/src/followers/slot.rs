@@ -1,10 +1,9 @@
 //! A slot: a ring of messages, and the subscriptions that read it.
 
-use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use super::ring::{EVERYTHING, Ring, Unread};
-use super::woken::Woken;
 
 /// A ring and its readers.
 #[derive(Debug, Default)]
@@ -26,9 +25,8 @@ struct Reader {
     position: u64,
     /// True if the next message wakes the stream's connection.
     waits: bool,
-    woken: Arc<Woken>,
-    /// The descriptor of the stream's connection.
-    descriptor: RawFd,
+    /// Wakes the stream's connection.
+    waker: Waker,
 }
 
 /// Messages that a subscription has read.
@@ -47,12 +45,12 @@ pub(super) struct Messages {
 }
 
 impl Slot {
-    /// Adds a reader, which reads the messages that are pushed from now on.
-    pub(super) fn add(&self, woken: &Arc<Woken>, descriptor: RawFd) -> u64 {
+    /// Adds a reader, which `waker` wakes and which reads the messages that are pushed from now on.
+    pub(super) fn add(&self, waker: Waker) -> u64 {
         let mut state = self.state();
-        let (id, position, woken) = (state.next_reader, state.ring.next(), Arc::clone(woken));
+        let (id, position) = (state.next_reader, state.ring.next());
         state.next_reader += 1;
-        state.readers.push(Reader { id, position, waits: false, woken, descriptor });
+        state.readers.push(Reader { id, position, waits: false, waker });
         id
     }
 
@@ -78,11 +76,9 @@ impl Slot {
         }
         state.waiting_count = 0;
         let waiting = state.readers.iter_mut().filter(|reader| reader.waits);
-        let woken: Vec<_> = waiting.map(Reader::take_wake).collect();
+        let wakers: Vec<Waker> = waiting.map(Reader::take_waker).collect();
         drop(state);
-        for (woken, descriptor) in woken {
-            woken.wake(descriptor);
-        }
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Wakes the connection of a reader.
@@ -90,11 +86,9 @@ impl Slot {
         let mut state = self.state();
         state.set_waiting(id, false);
         let found = state.readers.iter_mut().find(|reader| reader.id == id);
-        let wake = found.map(Reader::take_wake);
+        let waker = found.map(Reader::take_waker);
         drop(state);
-        if let Some((woken, descriptor)) = wake {
-            woken.wake(descriptor);
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Returns the number of readers.
@@ -158,8 +152,8 @@ impl State {
 }
 
 impl Reader {
-    fn take_wake(&mut self) -> (Arc<Woken>, RawFd) {
+    fn take_waker(&mut self) -> Waker {
         self.waits = false;
-        (Arc::clone(&self.woken), self.descriptor)
+        self.waker.clone()
     }
 }

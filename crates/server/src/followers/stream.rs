@@ -1,8 +1,8 @@
 //! A change stream, as its connection sees it: lines `alive` arrive, and messages leave.
 
 use std::ops::RangeInclusive;
-use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::task::Waker;
 
 use larder::Cache;
 use larder_protocol::Refusal;
@@ -13,7 +13,6 @@ use super::Followers;
 use super::ring::EVERYTHING;
 use super::slot::{Messages, Slot};
 use super::subscription::Subscription;
-use super::woken::Woken;
 use crate::clock::monotonic_us;
 
 /// The change stream of a connection. Dropping it ends the subscription.
@@ -42,7 +41,7 @@ pub(crate) enum StreamStep {
 }
 
 impl Follow {
-    /// Begins a stream on the connection with this descriptor, whose worker `woken` wakes.
+    /// Begins a stream on the connection that `waker` wakes.
     ///
     /// # Errors
     /// [`Refusal`]: the staleness is out of range, there are too many streams, or another process
@@ -51,12 +50,11 @@ impl Follow {
         followers: &Arc<Followers>,
         cache: &Cache,
         max_stale_ms: Option<u32>,
-        woken: &Arc<Woken>,
-        descriptor: RawFd,
+        waker: Waker,
     ) -> Result<(Self, Terms), Refusal> {
         let max_stale_ms = max_stale_ms.filter(|ms| MAX_STALE_MS.contains(ms));
         let max_stale_ms = max_stale_ms.ok_or(Refusal::BadMaxStale)?;
-        let (subscription, terms) = followers.subscribe(cache, woken, descriptor)?;
+        let (subscription, terms) = followers.subscribe(cache, waker)?;
         let follow = Self {
             followers: Arc::clone(followers),
             subscription,
@@ -170,13 +168,13 @@ mod tests {
     use larder::ChangeListener;
 
     use super::*;
-    use crate::waker::Waker;
+    use crate::waker::{self, WakeList};
 
     /// An origin with one cache and a stream.
     struct Scene {
         cache: Cache,
         followers: Arc<Followers>,
-        woken: Arc<Woken>,
+        woken: Arc<WakeList>,
         follow: Follow,
         terms: Terms,
     }
@@ -186,8 +184,9 @@ mod tests {
             let cache = Cache::builder().memory_bytes(8 << 20).open().unwrap();
             let followers = Arc::new(Followers::new(4));
             cache.set_change_listener(Arc::clone(&followers) as _);
-            let woken = Arc::new(Woken::new(&Arc::new(Waker::new().unwrap())));
-            let (follow, terms) = Follow::begin(&followers, &cache, Some(1000), &woken, 7).unwrap();
+            let woken = Arc::new(WakeList::new(Arc::new(waker::Waker::new().unwrap())));
+            let begun = Follow::begin(&followers, &cache, Some(1000), woken.waker_of(7));
+            let (follow, terms) = begun.unwrap();
             Self { cache, followers, woken, follow, terms }
         }
 
@@ -263,7 +262,8 @@ mod tests {
         let counters = Counters::default();
         let (_, step) = scene.follow.step(&scene.cache, &counters, b"alive 1\r\n", &mut out, 100);
         assert!(matches!(step, StreamStep::End(Refusal::FollowDuringUpgrade)) && out.is_empty());
-        let begin = || Follow::begin(&scene.followers, &scene.cache, Some(1000), &scene.woken, 8);
+        let waker = || scene.woken.waker_of(8);
+        let begin = || Follow::begin(&scene.followers, &scene.cache, Some(1000), waker());
         assert_eq!(begin().map(|_| ()).unwrap_err(), Refusal::FollowDuringUpgrade);
         scene.followers.resume();
         assert!(begin().is_ok());

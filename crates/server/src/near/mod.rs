@@ -8,12 +8,14 @@
 //! ```
 //!
 //! One thread has all connections to the origin. The workers leave jobs for it and continue with
-//! other clients; it wakes them when the origin has answered. `larder::copies` keeps the copies, and
-//! decision 43 has the rules, which comments name.
+//! other clients; it wakes them when the origin has answered. `larder::copies` keeps the copies.
+//! Decision 43 has the rules, which comments name.
 
+mod connecting;
 mod dial;
 mod job;
 mod link;
+mod links;
 mod reply;
 mod request;
 mod store;
@@ -132,7 +134,7 @@ impl Near {
         Some(Place { subscription: *subscription, bucket: terms.bucket_of(key) })
     }
 
-    /// Joins the fetch of a key, or begins one. Without `waker`, nobody waits for it. The second
+    /// Joins the fetch of a key, or begins one. Without `waker`, no reader waits for it. The second
     /// value is true if a new fetch has begun.
     pub(crate) fn fetch(
         &self,
@@ -203,7 +205,7 @@ impl Near {
         std::mem::take(&mut *self.departed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// True if so many jobs wait that nothing should be fetched before a client needs it.
+    /// True if many jobs wait, so that nothing should be fetched before a client needs it.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting.load(Relaxed) > WAITING_MANY
     }
@@ -239,7 +241,7 @@ impl Near {
 }
 
 /// Returns the time of the boot clock in milliseconds. It also advances while the machine sleeps,
-/// and nobody can set it.
+/// and cannot be set.
 #[inline]
 pub(crate) fn boot_ms() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
@@ -254,7 +256,7 @@ fn millis(duration: std::time::Duration) -> u64 {
 /// The maximum number of reads that are reported to the origin at a time.
 const HINTS_MAX: usize = 256;
 
-/// So many waiting jobs are many.
+/// More waiting jobs than this are many.
 const WAITING_MANY: usize = 512;
 
 /// The maximum number of departures that wait for the near thread. A lost one only leaves a

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use larder::copies::{FlightResult, NotKept};
@@ -16,12 +15,12 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
-use super::dial::{self, DialError, Dialed, Role};
+use super::connecting::RETRY_MS;
+use super::dial::{DialError, Dialed};
 use super::job::{Concerned, Job, PassResult};
 use super::link::{Arrival, Link, LinkState, Lost, Pending, PendingRequest, push_follower};
+use super::links::{CLASSES, LARGE, LINKS, LINKS_OF, REPORT, STREAM, class_of};
 use super::{Near, Reach, boot_ms, millis};
-use crate::log;
-use crate::server::Server;
 
 /// The near thread. It ends when this is dropped, which must be after the workers have ended.
 #[derive(Debug)]
@@ -32,12 +31,12 @@ pub(crate) struct NearThread {
 }
 
 impl NearThread {
-    /// Starts the thread, or returns `None` without `--origin`.
+    /// Starts the thread, or returns `None` without a near cache.
     ///
     /// # Errors
     /// Fails if no file descriptors or threads are left.
-    pub(crate) fn start(server: &Server) -> io::Result<Option<Self>> {
-        let Some(near) = &server.near else { return Ok(None) };
+    pub(crate) fn start(near: Option<&Arc<Near>>) -> io::Result<Option<Self>> {
+        let Some(near) = near else { return Ok(None) };
         let is_over = Arc::new(AtomicBool::new(false));
         let mut run = Loop::new(Arc::clone(near))?;
         let ends = Arc::clone(&is_over);
@@ -67,31 +66,31 @@ impl Drop for NearThread {
 type Dialings = Arc<Mutex<Vec<(usize, Result<Dialed, DialError>)>>>;
 
 /// The state of the thread.
-struct Loop {
-    near: Arc<Near>,
-    epoll: OwnedFd,
-    links: Vec<Link>,
-    dialings: Dialings,
+pub(super) struct Loop {
+    pub(super) near: Arc<Near>,
+    pub(super) epoll: OwnedFd,
+    pub(super) links: Vec<Link>,
+    pub(super) dialings: Dialings,
     /// Jobs that no link has taken yet, each with its deadline, by their class.
     waiting: [VecDeque<(Job, u64)>; CLASSES],
-    stream: Option<Stream>,
+    pub(super) stream: Option<Stream>,
     buffer: Vec<u8>,
     /// When reads are reported next.
     next_report_ms: u64,
     /// True once the origin has answered whether it reports changes. Before, nothing is passed to
     /// it: if it were a near cache of this server, commands would circulate.
-    is_known: bool,
+    pub(super) is_known: bool,
     /// The last trouble that the log contains, so that it is not repeated.
-    logged: Option<String>,
+    pub(super) logged: Option<String>,
 }
 
 /// The change stream.
-struct Stream {
-    terms: Terms,
+pub(super) struct Stream {
+    pub(super) terms: Terms,
     /// The numbers of the `alive` lines that the origin has not answered. Each is the time at which
     /// the line was sent.
-    asked: VecDeque<u64>,
-    next_alive_ms: u64,
+    pub(super) asked: VecDeque<u64>,
+    pub(super) next_alive_ms: u64,
 }
 
 impl Loop {
@@ -263,7 +262,7 @@ impl Loop {
         self.near.reach() == Reach::Unreachable && !self.any_up()
     }
 
-    fn any_up(&self) -> bool {
+    pub(super) fn any_up(&self) -> bool {
         self.links.iter().any(Link::is_up)
     }
 
@@ -356,7 +355,7 @@ impl Loop {
     }
 
     /// Ends a link.
-    fn lose(&mut self, number: usize, lost: &Lost) {
+    pub(super) fn lose(&mut self, number: usize, lost: &Lost) {
         let link = &mut self.links[number];
         let retry_ms = boot_ms() + RETRY_MS;
         link.state = LinkState::Down { retry_ms };
@@ -412,107 +411,6 @@ impl Loop {
                 out.extend_from_slice(b"\r\n");
             }
         });
-    }
-
-    /// Begins the attempts to connect that are due.
-    fn dial(&mut self, now_ms: u64) {
-        for number in 0..self.links.len() {
-            let link = &mut self.links[number];
-            let is_usual = self.is_known && !LAZY_LINKS.contains(&number);
-            let needed = number == STREAM || link.is_wanted && self.is_known || is_usual;
-            match link.state {
-                LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}
-                LinkState::Dialing { since_ms } if since_ms + DIAL_MS_MAX <= now_ms => {
-                    // The thread of the attempt is stuck, for example because of a name server.
-                    self.near.set_reach(Reach::Unreachable);
-                    continue;
-                }
-                _ => continue,
-            }
-            link.state = LinkState::Dialing { since_ms: now_ms };
-            let (dialings, near) = (Arc::clone(&self.dialings), Arc::clone(&self.near));
-            dial::start(&self.near.options, link.role, move |dialed| {
-                dialings.lock().unwrap_or_else(PoisonError::into_inner).push((number, dialed));
-                near.waker.wake();
-            });
-        }
-    }
-
-    fn take_dialed(&mut self, now_ms: u64) {
-        let dialed =
-            std::mem::take(&mut *self.dialings.lock().unwrap_or_else(PoisonError::into_inner));
-        for (number, dialed) in dialed {
-            match dialed {
-                Ok(dialed) => self.rise(number, dialed, now_ms),
-                Err(error) => self.note_refused(number, &error, now_ms),
-            }
-        }
-    }
-
-    fn rise(&mut self, number: usize, dialed: Dialed, now_ms: u64) {
-        let data = epoll::EventData::new_u64(number as u64);
-        if let Err(error) = epoll::add(&self.epoll, &dialed.socket, data, EventFlags::IN) {
-            let lost = Lost::Io(error.into());
-            return self.lose(number, &lost);
-        }
-        self.near.set_reach(Reach::Reached);
-        self.links[number].rise(dialed.socket);
-        match dialed.terms {
-            Some(terms) => self.begin_stream(terms, now_ms),
-            None if self.links[number].role == Role::Fetch => self.name_stream(number, now_ms),
-            None => {}
-        }
-    }
-
-    fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
-        let subscription = self.near.copies.subscription();
-        self.is_known = true;
-        self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
-        for number in FETCH_LINKS {
-            if self.links[number].is_up() {
-                self.name_stream(number, now_ms);
-            }
-        }
-        // After the links know the stream: a worker that sees it may put a fetch.
-        self.near.set_stream(Some((terms, subscription)));
-        self.report(format!("{} reports its changes", self.near.options.origin));
-    }
-
-    /// Tells the origin which change stream the fetches of a link belong to.
-    fn name_stream(&mut self, number: usize, now_ms: u64) {
-        let Some(stream) = &self.stream else { return };
-        let link = &mut self.links[number];
-        link.push(|out| push_follower(out, &stream.terms));
-        let deadline_ms = now_ms + millis(self.near.options.timeout);
-        link.pending.push_back(Pending { of: PendingRequest::Follower, deadline_ms });
-    }
-
-    fn note_refused(&mut self, number: usize, error: &DialError, now_ms: u64) {
-        let link = &mut self.links[number];
-        link.failures += 1;
-        let backoff_ms = (RETRY_MS << link.failures.min(8)).min(RETRY_MS_MAX);
-        link.state = LinkState::Down { retry_ms: now_ms + backoff_ms };
-        match error {
-            DialError::NearCache => {
-                self.is_known = false;
-                for number in 0..self.links.len() {
-                    self.lose(number, &Lost::Closed);
-                }
-            }
-            DialError::Follow(_) => self.is_known = true,
-            _ => {}
-        }
-        let is_reached = error.is_reached() || self.any_up();
-        self.near.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
-        self.report(error.to_string());
-    }
-
-    /// Logs trouble, unless the log has the same text last.
-    fn report(&mut self, text: String) {
-        if self.logged.as_ref() != Some(&text) {
-            log::warn(format_args!("larderd: origin {}: {text}", self.near.options.origin));
-            self.logged = Some(text);
-        }
     }
 
     fn flush(&mut self, _now_ms: u64) {
@@ -584,67 +482,17 @@ pub(crate) const UNREACHABLE: &str = "unreachable";
 /// The text of a fetch that the origin has not answered.
 const SILENT: &str = "silent";
 
-/// The roles of the links, by their number.
-const LINKS: [Role; 12] = [
-    Role::Stream,
-    Role::Fetch,
-    Role::Fetch,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Binary,
-    Role::Binary,
-    Role::Report,
-];
-
-const STREAM: usize = 0;
-const REPORT: usize = 11;
-const FETCH_LINKS: Range<usize> = 1..3;
-
-/// The links of each class of jobs.
-const LINKS_OF: [Range<usize>; CLASSES] = [FETCH_LINKS, 3..5, 5..9, 9..11];
-const CLASSES: usize = 4;
-const FETCH: usize = 0;
-const TEXT: usize = 1;
-/// Commands of the text protocol with large values, one at a time on each link, so that they hold up
-/// no other command.
-const LARGE: usize = 2;
-const BINARY: usize = 3;
-
-/// Returns the class of a job.
-fn class_of(job: &Job) -> usize {
-    match job {
-        Job::Fetch(_) => FETCH,
-        Job::Pass(pass) if pass.request.is_binary() => BINARY,
-        Job::Pass(pass) if pass.request.is_large() => LARGE,
-        Job::Pass(_) => TEXT,
-    }
-}
-
-/// The links that connect only when they are needed.
-const LAZY_LINKS: Range<usize> = 5..12;
-
 /// The number of the waker among the events.
 const WAKER: u64 = u64::MAX;
 
 /// The requests in flight on a link.
 const PENDING_MAX: usize = 256;
 
-/// The link is lost when its first request has waited for so many timeouts.
+/// The link is lost when its first request has waited for this many timeouts.
 const PATIENCE: u64 = 10;
 
-/// `alive` is sent so many times in `--near-max-stale`.
+/// How often `alive` is sent in `--near-max-stale`.
 const ALIVE_PART: u64 = 4;
-
-/// The pause before a new attempt to connect. It doubles with each failure.
-const RETRY_MS: u64 = 20;
-const RETRY_MS_MAX: u64 = 1000;
-
-/// An attempt that takes longer makes the origin count as unreachable.
-const DIAL_MS_MAX: u64 = 2000;
 
 /// The longest wait of the thread, without and with requests that may time out.
 const IDLE_MS: u64 = 100;

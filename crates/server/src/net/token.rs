@@ -2,7 +2,7 @@
 
 /// Identifies a connection of a worker, even after it is closed: a token is reused only after a
 /// very long time. As a number it has 60 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Token {
     place: u32,
     generation: u32,

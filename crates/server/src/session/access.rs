@@ -3,13 +3,14 @@
 
 use larder_options::Protocol;
 use larder_protocol::{
-    ClientError, Command, Denial, Frame, Parsed, Parser, Permission, Response, Right, Scope, text,
+    ClientError, Command, Denial, Dialects, Frame, Parsed, Parser, Permission, Response, Right,
+    Scope, text,
 };
 use larder_stats::Counter;
 
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
-use super::{Next, Session, dialects_of};
+use super::{Next, Session};
 use crate::log::{self, Interest};
 use crate::observe::conn_table::Labels;
 use crate::session::execute::Executor;
@@ -42,6 +43,15 @@ impl Default for SessionAccess {
             name: Box::default(),
             is_relabeled: false,
         }
+    }
+}
+
+/// Returns the dialects of a protocol.
+pub(super) fn dialects_of(protocol: Protocol) -> Dialects {
+    match protocol {
+        Protocol::Auto => Dialects::Any,
+        Protocol::Ascii => Dialects::Text,
+        Protocol::Binary => Dialects::Binary,
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) struct Batch<'a> {
     /// How many keys of lists may still be looked up. This second limit does not count other
     /// commands. It matters only if many connections take their turns together.
     pub(super) keys_left: usize,
-    /// The time of the boot clock in milliseconds, read when the batch first needed it; 0: not read.
+    /// The time of the boot clock in milliseconds, read when the batch first needed it; 0: not
+    /// read.
     pub(super) boot_ms: u64,
     /// How operations wait for the disk.
     pub(super) wait: Wait<'a>,
@@ -62,8 +63,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Returns a time of the boot clock, in milliseconds, after the input of the batch was received.
-    /// So every request of the batch began before.
+    /// Returns a time of the boot clock, in milliseconds, after the input of the batch was
+    /// received. So every request of the batch began before.
     #[inline]
     pub(super) fn boot_ms(&mut self) -> u64 {
         if self.boot_ms == 0 {

@@ -28,8 +28,8 @@ use larder::{DirectBuffer, LargeValue, Wait};
 use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
-    Bad, ClientError, Command, Dialects, Fetch, Frame, OwnedFrame, Parsed, Parser, Refusal,
-    Response, Store, meta, names_command,
+    Bad, ClientError, Command, Fetch, Frame, OwnedFrame, Parsed, Parser, Refusal, Response, Store,
+    meta, names_command,
 };
 
 use crate::buffers::output::Output;
@@ -42,7 +42,7 @@ use crate::session::execute::{Call, CommandResult, Executor};
 use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{self, RowList, StatsResponse};
 
-use self::access::SessionAccess;
+use self::access::{SessionAccess, dialects_of};
 pub use self::allowance::{Allowance, Next, Progress};
 use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 use self::login::WaitingLogin;
@@ -585,15 +585,6 @@ impl Session {
             State::Follow(_) => size_of::<Follow>(),
             State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
         }
-    }
-}
-
-/// Returns the dialects of a protocol.
-fn dialects_of(protocol: Protocol) -> Dialects {
-    match protocol {
-        Protocol::Auto => Dialects::Any,
-        Protocol::Ascii => Dialects::Text,
-        Protocol::Binary => Dialects::Binary,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::stage::{Stage, explore};
 
-/// Keeps a copy that is fresh until 2. It is changed, but the message waits in a buffer, and so does
-/// the answer to an `alive` that is sent at 3.
+/// Keeps a copy that is fresh until 2. It is changed, but the message waits in a buffer, and so
+/// does the answer to an `alive` that is sent at 3.
 fn with_a_late_stream() -> std::sync::Arc<Stage> {
     let stage = Stage::with_bytes(1, usize::MAX);
     stage.copies.refresh(2);

@@ -24,8 +24,8 @@ fn a_copy_is_used_until_the_item_may_have_expired() {
     }
 }
 
-/// Lands a flight whose value is not kept, although there is a copy. Checks that the readers receive
-/// the value and that the copy is dropped.
+/// Lands a flight whose value is not kept, although there is a copy. Checks that the readers
+/// receive the value and that the copy is dropped.
 fn refuse(copies: &Copies<Shelf>, result: FlightResult) -> NotKept {
     assert_eq!(fetch(copies, PLACE, KEY, value("older")), Ok(()));
     let flight = begin(copies, PLACE, KEY);

@@ -20,7 +20,7 @@ impl Worker {
         };
         self.executor.server().connections.table.remove(connection.id());
         self.watching.retain(|watching| *watching != token);
-        self.following.remove(&connection.id());
+        self.following.remove(&token);
         let (id, peer) = (connection.id(), || connection.peer());
         self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
             watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));

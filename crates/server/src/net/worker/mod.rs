@@ -8,11 +8,12 @@ mod slow;
 mod timing;
 mod udp;
 mod uring;
+mod wakes;
 mod welcome;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub(crate) struct Worker {
     /// Connections in `watch` mode, and those whose login is being verified.
     watching: Vec<Token>,
     /// The change streams, by their descriptors.
-    following: HashMap<RawFd, Token>,
+    following: HashSet<Token>,
     /// Connections that can continue without waiting, each of them once.
     ready: VecDeque<Token>,
     /// Turns that have begun. Their input is in the scratch.
@@ -170,7 +171,7 @@ impl Worker {
             takes_datagrams: false,
             datagrams_ready: Vec::new(),
             watching: Vec::new(),
-            following: HashMap::new(),
+            following: HashSet::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
             parked: Vec::new(),
@@ -280,7 +281,7 @@ impl Worker {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
                     self.take_reads();
-                    self.take_answered(contended);
+                    self.wake_connections(contended);
                     self.close_killed();
                     self.executor.server().life.heartbeats.answer(self.number);
                     if self.executor.server().life.is_handed_over() {
@@ -318,7 +319,6 @@ impl Worker {
             // Not earlier: a `watch` connection may have begun a turn above, and must not begin
             // another one.
             self.show_lines(contended);
-            self.report_changes(contended);
             self.end_turns(contended);
         }
         self.serve_datagrams();
@@ -347,38 +347,6 @@ impl Worker {
             }
             connection.note_event(flags);
             if !connection.is_queued() {
-                self.begin_turn(token, contended);
-            }
-        }
-    }
-
-    /// Runs a turn for every connection that waits for a wake. Those that still wait afterwards are
-    /// added to the list again.
-    fn show_lines(&mut self, contended: bool) {
-        for token in std::mem::take(&mut self.watching) {
-            if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
-                self.begin_turn(token, contended);
-            }
-        }
-    }
-
-    /// Runs a turn for every connection whose origin has answered.
-    fn take_answered(&mut self, contended: bool) {
-        for token in self.inbox.answered().take() {
-            let token = Token::from(token);
-            if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
-                self.begin_turn(token, contended);
-            }
-        }
-    }
-
-    /// Runs a turn for every change stream that was woken.
-    fn report_changes(&mut self, contended: bool) {
-        let woken = self.executor.woken().map(|woken| woken.take()).unwrap_or_default();
-        for descriptor in woken {
-            if let Some(&token) = self.following.get(&descriptor)
-                && self.connections.of(token).is_some_and(|connection| !connection.is_queued())
-            {
                 self.begin_turn(token, contended);
             }
         }
@@ -551,9 +519,7 @@ impl Worker {
                 self.await_event(token, AWAIT_INPUT);
             }
             TurnOutcome::AwaitChanges => {
-                if let Some(connection) = self.connections.of(token) {
-                    self.following.insert(connection.id(), token);
-                }
+                self.following.insert(token);
                 self.await_event(token, AWAIT_INPUT);
             }
             TurnOutcome::AwaitInput | TurnOutcome::AwaitOrigin => {

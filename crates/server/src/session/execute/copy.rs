@@ -26,14 +26,13 @@ pub(crate) struct CopiedItem<'a> {
 impl Executor {
     /// Begins a change stream on the connection whose commands are executed.
     pub(super) fn follow(&self, max_stale_ms: Option<u32>) -> CommandResult {
-        let (descriptor, Some(woken)) = (self.asker.get(), &self.woken) else {
+        // A datagram has no connection.
+        let is_connected = self.asker.get() != NO_CONNECTION;
+        let Some(waker) = self.connection_waker().filter(|_| is_connected) else {
             return Response::from(Refusal::CannotFollow).into();
         };
-        if descriptor == NO_CONNECTION {
-            return Response::from(Refusal::CannotFollow).into();
-        }
         let followers = &self.server.followers;
-        match Follow::begin(followers, &self.cache, max_stale_ms, woken, descriptor) {
+        match Follow::begin(followers, &self.cache, max_stale_ms, waker) {
             Ok((follow, terms)) => CommandResult::Follow(Box::new(follow), terms.line()),
             Err(refusal) => Response::from(refusal).into(),
         }

@@ -9,6 +9,7 @@ pub(crate) mod disk_threads;
 mod fetch;
 mod login;
 mod passed;
+mod reads;
 mod statistics;
 mod store;
 
@@ -21,18 +22,17 @@ use larder::{
     Cache, LargeValue, MetaOutcome, MetaUpdate, Miss, Piece, PromotionPolicy, Read, ReadOptions,
     StoreError, Wait, waited,
 };
-use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
-use larder_protocol::{ClientError, Command, Frame, Refusal, Response, ServerError, local, render};
+use larder_item::{Deadline, Meta};
+use larder_protocol::{ClientError, Command, Frame, Refusal, Response, ServerError, render};
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
-use crate::followers::{Follow, Woken};
+use crate::followers::Follow;
 use crate::log::Log;
 use crate::near::Near;
 use crate::observe::classes::{Classes, ItemSize};
 use crate::observe::dump::Dump;
 use crate::observe::hot::{SampleResult, Sampler};
 use crate::observe::prefix_stats::Access;
-use crate::observe::readers::READS_PER_HINT;
 use crate::observe::slow::{Client, TimedRequests};
 use crate::observe::watch::Watch;
 use crate::server::Server;
@@ -65,8 +65,6 @@ pub struct Executor {
     wakes: Option<Arc<WakeList>>,
     /// The number by which the worker knows the connection whose commands are being executed.
     token: Cell<u64>,
-    /// The change streams of the worker that were woken; `None` together with `wakes`.
-    woken: Option<Arc<Woken>>,
 }
 
 /// How to execute a command and render its response.
@@ -223,7 +221,6 @@ impl Executor {
             copy_reads: Cell::new(0),
             wakes: None,
             token: Cell::new(0),
-            woken: None,
         }
     }
 
@@ -245,8 +242,7 @@ impl Executor {
     /// Allows connections to wait for something other than input, such as watch lines: `wakes`
     /// then wakes the worker.
     pub(crate) fn waking(self, wakes: &Arc<WakeList>) -> Self {
-        let woken = Some(Arc::new(Woken::new(wakes.waker())));
-        Self { wakes: Some(Arc::clone(wakes)), woken, ..self }
+        Self { wakes: Some(Arc::clone(wakes)), ..self }
     }
 
     /// Names the connection whose commands are executed next.
@@ -512,65 +508,6 @@ impl Executor {
         }
     }
 
-    /// Records hints of a local reader: keys that it has read in the cache's memory without a
-    /// request. A reader reports only some of its reads, so each hint counts as several, for
-    /// eviction and for the statistics.
-    pub(crate) fn note_reads(&self, keys: &[u8], wait: Wait<'_>) {
-        let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
-        for word in local::keys(keys) {
-            if let Some(key) = local::decode(word, &mut bytes) {
-                decoded.extend_from_slice(key);
-                ends.push(decoded.len());
-            }
-        }
-        let keys = || ends.windows(2).map(|ends| &decoded[ends[0]..ends[1]]);
-        // Prefetches all keys, so that their memory accesses overlap.
-        self.prefetch(keys());
-        let (mut out, noted) = (Vec::new(), ReadOptions { noted: true, value: false });
-        for key in keys() {
-            let read =
-                self.cache.raw(wait).read(key, noted, PromotionPolicy::Always, &mut out, |_, _| ());
-            // A read is pending if the item was evicted in the meantime. A hint does not justify a
-            // disk read.
-            if let Poll::Ready(Read::Hit(meta)) = read {
-                let reads = u64::from(READS_PER_HINT);
-                for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
-                    self.counters.add(counter, reads);
-                }
-                for _ in 0..reads {
-                    self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
-                    if self.sampler.is_due() {
-                        self.sample(Some(key), key.len() + meta.value_bytes, Access::Hit);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reports one in [`COPY_READS_PER_HINT`] reads that copies have answered to the origin, so that
-    /// it does not evict the items.
-    #[inline]
-    pub(crate) fn note_copy_read(&self, near: &Near, key: &[u8]) {
-        let reads = self.copy_reads.get() + 1;
-        self.copy_reads.set(reads % COPY_READS_PER_HINT);
-        if reads == COPY_READS_PER_HINT {
-            near.hint(key);
-        }
-    }
-
-    /// Marks items as read that a near cache has read in its copies. They count in no statistics.
-    pub(crate) fn note_copied(&self, keys: &[u8], wait: Wait<'_>) {
-        let (mut bytes, mut out) = ([0; KEY_BYTES_MAX], Vec::new());
-        let noted = ReadOptions { noted: true, value: false };
-        for word in local::keys(keys) {
-            if let Some(key) = local::decode(word, &mut bytes) {
-                let raw = self.cache.raw(wait);
-                // A hint does not justify a disk read, so a pending read is dropped.
-                let _ = raw.read(key, noted, PromotionPolicy::Always, &mut out, |_, _| ());
-            }
-        }
-    }
-
     /// A flush that the binary protocol refuses is not counted.
     fn flush_all(&self, exptime: i64, Call { wait, frame }: Call<'_>) -> Response {
         let is_allowed = self.server.options.flush_all;
@@ -600,11 +537,6 @@ impl Executor {
         self.wakes.as_deref().map(WakeList::waker)
     }
 
-    /// Returns the change streams of the worker that were woken.
-    pub(crate) fn woken(&self) -> Option<&Arc<Woken>> {
-        self.woken.as_ref()
-    }
-
     pub(crate) fn server(&self) -> &Arc<Server> {
         &self.server
     }
@@ -631,9 +563,6 @@ pub(crate) fn ready(response: Poll<Response>) -> Response {
         Poll::Pending => ServerError::DiskBusy.into(),
     }
 }
-
-/// How many reads of copies a near cache reports as one.
-const COPY_READS_PER_HINT: u32 = 16;
 
 /// The descriptor of an executor that executes no connection's command.
 pub(crate) const NO_CONNECTION: RawFd = -1;

@@ -69,8 +69,8 @@ const REQUESTS: &[(&str, &str)] = &[
     ("version\r\n", "\r\n"),
 ];
 
-/// Times differ by a second if the servers execute a command in different seconds. The origin does not
-/// see the reads that copies answer, so that the marks of reads differ, too.
+/// Times differ by a second if the servers execute a command in different seconds. The origin does
+/// not see the reads that copies answer, so that the marks of reads differ, too.
 fn without_times(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let word = |word: &str| match word.strip_prefix(['t', 'l', 'h']) {

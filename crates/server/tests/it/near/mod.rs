@@ -1,4 +1,5 @@
-//! Near caches: larderd with `--origin`, in front of another larderd or of a server that misbehaves.
+//! Near caches: larderd with `--origin`, in front of another larderd or of a server that
+//! misbehaves.
 
 mod answers;
 mod copies;

@@ -1,62 +1,25 @@
 //! Commands of a near cache: reads that copies answer or that fetch an item, and commands that the
 //! origin executes.
 
-use std::sync::Arc;
+mod waiting;
 
 use larder::copies::{Flight, FlightResult};
 use larder::{DiskNeed, StoreMode};
-use larder_protocol::{Command, Frame, OwnedCommand, OwnedFrame, Response, ServerError, Store};
+use larder_protocol::{Command, Frame, Response, ServerError, Store};
 use larder_stats::Counter;
 
+use self::waiting::StoreHead;
+pub(super) use self::waiting::{ArrivingValue, WaitingForOrigin};
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
 use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way};
 
-/// A command that waits for the origin.
-#[derive(Debug)]
-pub(super) enum WaitingForOrigin {
-    /// A read waits for a fetch.
-    Read { flight: Arc<Flight>, command: OwnedCommand, frame: OwnedFrame },
-    /// A command waits for its answer.
-    Pass { pass: Arc<Pass>, frame: OwnedFrame },
-    /// A store is refused, and waits until its item is removed from the origin. Then its value is
-    /// skipped, and the client receives the response.
-    Removal { pass: Arc<Pass>, frame: OwnedFrame, payload_bytes: u64, response: Response },
-}
-
-/// A store whose value has not arrived completely.
-#[derive(Debug)]
-pub(super) struct ArrivingValue {
-    /// The line of the store, and what has arrived of the value.
-    bytes: Vec<u8>,
-    left_bytes: usize,
-    store: OwnedCommandOfStore,
-    frame: OwnedFrame,
-}
-
-#[derive(Debug)]
-struct OwnedCommandOfStore {
-    key: Box<[u8]>,
-    value_bytes: usize,
-}
-
-impl WaitingForOrigin {
-    /// Returns the memory that the command owns, in bytes.
-    pub(super) fn held_bytes(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::Read { command, .. } => command.key().len(),
-                Self::Pass { pass, .. } | Self::Removal { pass, .. } => pass.held_bytes(),
-            }
-    }
-}
-
-impl ArrivingValue {
-    /// Returns the memory that the store owns, in bytes.
-    pub(super) fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity()
-    }
+/// A store that is refused before its value has arrived.
+struct RefusedStore<'a> {
+    store: &'a Store<'a>,
+    payload_bytes: u64,
+    response: Response,
 }
 
 impl Session {
@@ -90,15 +53,13 @@ impl Session {
             Way::Origin => match parsed.command {
                 Command::Store(store) => self.store_at_origin(batch, store, parsed, near),
                 command => match command.key() {
-                    Some(key) => {
-                        self.pass_to_origin(batch, parsed, near, Concerned::Key(key.into()))
-                    }
+                    Some(key) => self.pass_to_origin(batch, parsed, Concerned::Key(key.into())),
                     None => Step::GoOn(parsed.consumed),
                 },
             },
             // The refusal is local.
             Way::Everything if !flushes => self.run_permitted(batch, parsed, is_sampled),
-            Way::Everything => self.pass_to_origin(batch, parsed, near, Concerned::All),
+            Way::Everything => self.pass_to_origin(batch, parsed, Concerned::All),
         }
     }
 
@@ -175,7 +136,6 @@ impl Session {
         &mut self,
         batch: &mut Batch<'_>,
         parsed: ParsedCommand<'_>,
-        _near: &Near,
         concerned: Concerned,
     ) -> Step {
         let ParsedCommand { command, frame, input, consumed, .. } = parsed;
@@ -219,12 +179,12 @@ impl Session {
         let ParsedCommand { frame, input, consumed, rest, .. } = parsed;
         let bytes = payload_bytes(store, frame);
         if let Some(response) = batch.executor.refusal(store, frame) {
-            return self.refuse_store(batch, (store, bytes), parsed, (near, response));
+            let refused = RefusedStore { store, payload_bytes: bytes as u64, response };
+            return self.refuse_store(batch, near, &refused, parsed);
         }
         let Some(block) = rest.get(..bytes) else {
             let line = input.get(..consumed).unwrap_or_default().to_vec();
-            let kept =
-                OwnedCommandOfStore { key: store.key.into(), value_bytes: store.value_bytes };
+            let kept = StoreHead { key: store.key.into(), value_bytes: store.value_bytes };
             let (store, frame) = (kept, frame.keep());
             let arriving = ArrivingValue { bytes: line, left_bytes: bytes, store, frame };
             self.state = State::NearValue(Box::new(arriving));
@@ -245,18 +205,19 @@ impl Session {
     fn refuse_store(
         &mut self,
         batch: &mut Batch<'_>,
-        (store, bytes): (&Store<'_>, usize),
-        ParsedCommand { frame, consumed, .. }: ParsedCommand<'_>,
-        (near, response): (&Near, Response),
+        near: &Near,
+        refused: &RefusedStore<'_>,
+        parsed: ParsedCommand<'_>,
     ) -> Step {
+        let ParsedCommand { frame, consumed, .. } = parsed;
+        let RefusedStore { store, payload_bytes, response } = *refused;
         let removes = store.mode == StoreMode::Set || matches!(frame, Frame::Meta(_));
         let waker = batch.executor.connection_waker().filter(|_| !self.is_brief && removes);
         let Some(waker) = waker else {
-            self.pass_over(batch, bytes as u64, Some(response), frame);
+            self.pass_over(batch, payload_bytes, Some(response), frame);
             return Step::GoOn(consumed);
         };
-        let pass = near.pass(PassRequest::removal(store.key), waker);
-        let (frame, payload_bytes) = (frame.keep(), bytes as u64);
+        let (pass, frame) = (near.pass(PassRequest::removal(store.key), waker), frame.keep());
         let removal = WaitingForOrigin::Removal { pass, frame, payload_bytes, response };
         self.state = State::Near(Box::new(removal));
         Step::Stop(consumed, Next::Origin)

@@ -1,0 +1,124 @@
+//! How the near thread connects to the origin, and begins the change stream.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use larder_protocol::follow::Terms;
+use rustix::event::epoll::{self, EventFlags};
+
+use super::dial::{self, DialError, Dialed, Role};
+use super::link::{LinkState, Lost, Pending, PendingRequest, push_follower};
+use super::links::{FETCH_LINKS, LAZY_LINKS, STREAM};
+use super::thread::{Loop, Stream};
+use super::{Reach, millis};
+use crate::log;
+
+impl Loop {
+    /// Begins the attempts to connect that are due.
+    pub(super) fn dial(&mut self, now_ms: u64) {
+        for number in 0..self.links.len() {
+            let link = &mut self.links[number];
+            let is_usual = self.is_known && !LAZY_LINKS.contains(&number);
+            let needed = number == STREAM || link.is_wanted && self.is_known || is_usual;
+            match link.state {
+                LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}
+                LinkState::Dialing { since_ms } if since_ms + DIAL_MS_MAX <= now_ms => {
+                    // The thread of the attempt is stuck, for example because of a name server.
+                    self.near.set_reach(Reach::Unreachable);
+                    continue;
+                }
+                _ => continue,
+            }
+            link.state = LinkState::Dialing { since_ms: now_ms };
+            let (dialings, near) = (Arc::clone(&self.dialings), Arc::clone(&self.near));
+            dial::start(&self.near.options, link.role, move |dialed| {
+                dialings.lock().unwrap_or_else(PoisonError::into_inner).push((number, dialed));
+                near.waker.wake();
+            });
+        }
+    }
+
+    pub(super) fn take_dialed(&mut self, now_ms: u64) {
+        let dialed =
+            std::mem::take(&mut *self.dialings.lock().unwrap_or_else(PoisonError::into_inner));
+        for (number, dialed) in dialed {
+            match dialed {
+                Ok(dialed) => self.rise(number, dialed, now_ms),
+                Err(error) => self.note_refused(number, &error, now_ms),
+            }
+        }
+    }
+
+    fn rise(&mut self, number: usize, dialed: Dialed, now_ms: u64) {
+        let data = epoll::EventData::new_u64(number as u64);
+        if let Err(error) = epoll::add(&self.epoll, &dialed.socket, data, EventFlags::IN) {
+            let lost = Lost::Io(error.into());
+            return self.lose(number, &lost);
+        }
+        self.near.set_reach(Reach::Reached);
+        self.links[number].rise(dialed.socket);
+        match dialed.terms {
+            Some(terms) => self.begin_stream(terms, now_ms),
+            None if self.links[number].role == Role::Fetch => self.name_stream(number, now_ms),
+            None => {}
+        }
+    }
+
+    fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
+        let subscription = self.near.copies.subscription();
+        self.is_known = true;
+        self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
+        for number in FETCH_LINKS {
+            if self.links[number].is_up() {
+                self.name_stream(number, now_ms);
+            }
+        }
+        // After the links know the stream: a worker that sees it may put a fetch.
+        self.near.set_stream(Some((terms, subscription)));
+        self.report(format!("{} reports its changes", self.near.options.origin));
+    }
+
+    /// Tells the origin which change stream the fetches of a link belong to.
+    fn name_stream(&mut self, number: usize, now_ms: u64) {
+        let Some(stream) = &self.stream else { return };
+        let link = &mut self.links[number];
+        link.push(|out| push_follower(out, &stream.terms));
+        let deadline_ms = now_ms + millis(self.near.options.timeout);
+        link.pending.push_back(Pending { of: PendingRequest::Follower, deadline_ms });
+    }
+
+    fn note_refused(&mut self, number: usize, error: &DialError, now_ms: u64) {
+        let link = &mut self.links[number];
+        link.failures += 1;
+        let backoff_ms = (RETRY_MS << link.failures.min(8)).min(RETRY_MS_MAX);
+        link.state = LinkState::Down { retry_ms: now_ms + backoff_ms };
+        match error {
+            DialError::NearCache => {
+                self.is_known = false;
+                for number in 0..self.links.len() {
+                    self.lose(number, &Lost::Closed);
+                }
+            }
+            DialError::Follow(_) => self.is_known = true,
+            _ => {}
+        }
+        let is_reached = error.is_reached() || self.any_up();
+        self.near.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
+        self.report(error.to_string());
+    }
+
+    /// Logs trouble, unless the log has the same text last.
+    pub(super) fn report(&mut self, text: String) {
+        if self.logged.as_ref() != Some(&text) {
+            log::warn(format_args!("larderd: origin {}: {text}", self.near.options.origin));
+            self.logged = Some(text);
+        }
+    }
+}
+
+/// The pause before a new attempt to connect. It doubles with each failure.
+pub(super) const RETRY_MS: u64 = 20;
+const RETRY_MS_MAX: u64 = 1000;
+
+/// An attempt that takes longer makes the origin count as unreachable.
+const DIAL_MS_MAX: u64 = 2000;
