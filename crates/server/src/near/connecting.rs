@@ -75,7 +75,11 @@ impl Loop {
         }
         // After the links know the stream: a worker that sees it may put a fetch.
         self.near.set_stream(Some((terms, subscription)));
-        self.report(format!("{} reports its changes", self.near.options.origin));
+        log::info(format_args!(
+            "larderd: origin {}: reports its changes",
+            self.near.options.origin
+        ));
+        self.logged = None;
     }
 
     /// Tells the origin which change stream the fetches of a link belong to.

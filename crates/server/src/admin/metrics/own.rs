@@ -15,7 +15,10 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
     let numbers = Section::Larder.rows().filter(|stat| ![VERSION, COMMIT].contains(&stat.name));
     for stat in numbers {
         let is_known = |value: &&String| stat.name != CERTIFICATE_EXPIRY || **value != "0";
-        if let Some(value) = rows.larder.get(stat.name).filter(is_known) {
+        // A row that is a word, such as `near_state`, is no metric.
+        let is_number = |value: &&String| value.parse::<f64>().is_ok();
+        let value = rows.larder.get(stat.name).filter(is_known).filter(is_number);
+        if let Some(value) = value {
             let kind = kind(stat);
             page.single(&name(stat.name, kind), kind, stat.doc, value.clone());
         }

@@ -114,6 +114,14 @@ function showConnections(status, change) {
   if (status.larder.followers !== undefined) {
     rows.push(["near caches that follow", total(status.larder.followers)]);
   }
+  // Absent without --origin.
+  if (status.larder.near_fresh !== undefined) {
+    rows.push(["copies of the origin's items may be used",
+      right(status.larder.near_fresh ? "yes" : "no")]);
+    rows.push(["fetched from the origin", total(status.larder.near_fetches)]);
+    rows.push(["passed to the origin", total(status.larder.near_passed)]);
+    rows.push(["changes that the origin reported", total(status.larder.near_changes)]);
+  }
   fill("connections", null, rows);
 }
 

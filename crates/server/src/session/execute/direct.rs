@@ -202,7 +202,9 @@ impl<'a> Direct<'a> {
 
     /// Returns the origin; `None` if this server owns its items.
     fn passed(&self) -> Option<Passed<'_>> {
-        self.executor.near().map(Passed)
+        let near = self.executor.near()?;
+        self.executor.counters.bump(Counter::NearPassed);
+        Some(Passed(near))
     }
 
     /// Returns the exptime, as clients send it, of an item that lives this long.

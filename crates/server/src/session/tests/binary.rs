@@ -1,5 +1,6 @@
 //! Sessions in the binary protocol.
 
+use larder_protocol::Dialects;
 use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 use larder_protocol::binary::{Header, REQUEST_MAGIC, opcode, status};
 

@@ -2,7 +2,7 @@
 
 use larder_protocol::binary::client::{Manner, ParsedReply, read_reply, request};
 use larder_protocol::binary::{opcode, status};
-use larder_protocol::{Arithmetic, Delete};
+use larder_protocol::{Arithmetic, Delete, Dialects};
 
 use super::*;
 use crate::server::credentials::Credentials;
