@@ -79,18 +79,23 @@ fn a_landing_and_a_look() {
     play(no_change, |stage| stage.look(0));
 }
 
+/// Begins two flights of a key. The first one is detached, and has read a newer item.
+fn detached_and_current(stage: &Stage) -> [Answered; 2] {
+    let begun = stage.begin(0);
+    let (flight, _) = stage.join(&begun);
+    stage.origin.note(0, 0);
+    stage.change(0);
+    stage.listen();
+    let current = Answered::new(stage);
+    stage.change(0);
+    [Answered { begun, result: stage.fetched(&flight), flight }, current]
+}
+
 #[test]
 fn the_landings_of_a_detached_flight_and_of_the_current_one() {
     explore_all(|| {
         let stage = Stage::new();
-        let begun = stage.begin(0);
-        let (flight, _) = stage.join(&begun);
-        stage.origin.note(0, 0);
-        stage.change(0);
-        stage.listen();
-        let current = Answered::new(&stage);
-        stage.change(0);
-        let detached = Answered { begun, result: stage.fetched(&flight), flight };
+        let [detached, current] = detached_and_current(&stage);
         let threads =
             [stage.spawn(|stage| detached.land(stage)), stage.spawn(|stage| current.land(stage))];
         threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -25,6 +25,27 @@ fn a_detached_flight_that_is_newer_than_the_current_one() {
 }
 
 #[test]
+fn a_reader_of_a_detached_flight_that_looks_for_a_copy_after_it() {
+    explore(|| {
+        let stage = Stage::new();
+        let begun = stage.begin(0);
+        let (detached, _) = stage.join(&begun);
+        stage.change(0);
+        stage.copies.invalidate_key(stage.place(0), detached.key());
+        stage.read(0);
+        stage.change(0);
+        let landing = detached.clone();
+        stage.end([
+            stage.spawn(move |stage| stage.complete(&landing)),
+            stage.spawn(move |stage| {
+                stage.spec.judge(&begun, version(&stage.join_and_wait(&detached)));
+                stage.look(0);
+            }),
+        ]);
+    });
+}
+
+#[test]
 fn an_old_flight_that_lands_while_a_newer_one_is_under_way() {
     explore(|| {
         let stage = Stage::with_bytes(1, usize::MAX);

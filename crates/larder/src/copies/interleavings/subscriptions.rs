@@ -11,6 +11,18 @@ fn a_new_subscription_during_a_keep() {
 }
 
 #[test]
+fn a_new_subscription_before_a_flight_that_names_the_old_one() {
+    explore(|| {
+        let stage = Stage::new();
+        let threads =
+            [stage.spawn(|stage| stage.read(0)), stage.spawn(|stage| stage.resubscribe())];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        stage.change(0);
+        stage.end([]);
+    });
+}
+
+#[test]
 fn a_new_subscription_during_a_fetch_and_a_change() {
     explore(|| {
         let stage = Stage::new();

@@ -166,7 +166,7 @@ impl Stage {
 
     /// Joins or begins the flight of a key.
     pub(crate) fn join(&self, begun: &Begun) -> (Arc<Flight>, bool) {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = waker();
         let place = self.place(begun.key);
         self.copies.join(place, NAMES[begun.key], begun.now_ms, Some(&waker))
     }
@@ -193,7 +193,13 @@ impl Stage {
         self.copies.land(flight, self.place(number(flight)), result).is_ok()
     }
 
-    /// Waits until a flight has landed.
+    /// Joins a flight that may be detached, and waits until it has landed.
+    pub(crate) fn join_and_wait(&self, flight: &Flight) -> FlightResult {
+        flight.add(&waker());
+        self.wait(flight)
+    }
+
+    /// Waits until a flight that the thread has joined has landed.
     pub(crate) fn wait(&self, flight: &Flight) -> FlightResult {
         loop {
             if let Some(result) = flight.result() {
@@ -270,6 +276,10 @@ impl Stage {
         self.copies.store().remove(NAMES[key]);
         self.copies.forget(self.place(key), NAMES[key]);
     }
+}
+
+fn waker() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
 }
 
 /// Returns the version that a flight has read.
