@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The latest moment at which a command without an answer is executed, after its beginning. It
 /// exceeds all delays of the network and all stops of servers together.
 const LATEST_NS: u64 = 20_000_000_000;
+/// The mean time between the rare commands of a client: flushes, removals by prefix, and new
+/// connections. They do not depend on the share of writes, so that they meet copies that live long.
+const RARE: Duration = Duration::from_secs(1);
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The parts of a round that its clients share.
@@ -25,8 +28,8 @@ pub(super) struct Round {
     /// The beginning of the history.
     pub(super) clock: Instant,
     pub(super) until: Instant,
-    /// The share of writes among the commands, in percent.
-    pub(super) writes_percent: u64,
+    /// The number of writes in 10,000 commands. Few let copies live long, many let writes meet.
+    pub(super) writes: u64,
     pub(super) origin: Address,
     /// The turn to remove a prefix.
     pub(super) removing: Mutex<()>,
@@ -49,6 +52,8 @@ pub(super) struct Client<'a> {
     /// The last cas token of each key that an answer contained.
     tokens: Vec<u64>,
     writes: u64,
+    /// When the client next does something that depends on the time: see [`RARE`].
+    rare: Instant,
     pub(super) events: Vec<Event>,
     /// The number of commands without an answer.
     pub(super) lost: u64,
@@ -80,6 +85,7 @@ impl<'a> Client<'a> {
             connection: None,
             tokens: vec![0; KINDS.len()],
             writes: 0,
+            rare: round.clock,
             events: Vec::new(),
             lost: 0,
         }
@@ -108,29 +114,40 @@ impl<'a> Client<'a> {
     }
 
     fn command(&mut self) -> Result<()> {
+        if Instant::now() >= self.rare {
+            let wait = self.random.below(2 * RARE.as_millis() as u64);
+            self.rare = Instant::now() + Duration::from_millis(wait);
+            return match self.random.below(4) {
+                0 => self.flush(),
+                1 => self.remove_prefix(),
+                // After an upgrade, the next one is to another process.
+                _ => {
+                    self.connection = None;
+                    Ok(())
+                }
+            };
+        }
         let key = self.random.below(KINDS.len() as u64) as usize;
         let choice = self.random.below(100);
-        if self.random.below(100) >= self.round.writes_percent {
+        if self.random.below(10_000) >= self.round.writes {
             return match choice {
                 0..50 => self.read("gets", &[key]),
                 50..60 => self.read("get", &[key]),
                 60..80 => self.meta_read(key, "mg", "v c"),
-                80..97 => self.read_several(),
-                _ => self.touch(key),
+                _ => self.read_several(),
             };
         }
         let is_counter = KINDS[key].is_counter();
         match choice {
-            0 if self.random.below(20) == 0 => self.flush(),
-            0 if KINDS[key].is_deleted() && !is_counter => self.set_large(key),
-            1 if KINDS[key] == Kind::Prefixed => self.remove_prefix(),
+            0..2 if KINDS[key].is_deleted() && !is_counter => self.set_large(key),
             2..15 if KINDS[key].is_deleted() => self.delete(key),
             15..25 => self.add(key),
             25..35 => self.cas(key),
             35..50 if is_counter => self.increment(key),
             35..50 => self.append(key),
             50..55 => self.set_without_answer(key),
-            55..75 => self.meta_set(key),
+            55..60 => self.touch(key),
+            60..75 => self.meta_set(key),
             _ => self.set(key),
         }
     }

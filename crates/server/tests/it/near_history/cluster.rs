@@ -19,13 +19,13 @@ use crate::binary;
 use crate::upgrade_scene::{PidFile, has_ended, wait_until};
 
 /// The staleness bound of the near caches.
-pub(super) const MAX_STALE: Duration = Duration::from_millis(1000);
+pub(super) const MAX_STALE: Duration = Duration::from_millis(500);
 const ORIGIN_TIMEOUT: Duration = Duration::from_millis(250);
 pub(super) const NEARS: usize = 3;
 
 /// The options of an origin.
 fn origin_args(follows: bool) -> Vec<String> {
-    let mut args = vec!["-t", "2", "-m", "256", "--upgrade-drain=1"];
+    let mut args = vec!["-t", "2", "-m", "256", "--upgrade-drain=2"];
     if follows {
         args.push("--followers=64");
     }

@@ -4,13 +4,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use larder_testkit::Random;
 use larder_testkit::history::{Did, Event};
 use larder_testkit::proxy::{Flow, Flows, Link};
 use larder_testkit::server::Signal;
+use larder_testkit::{Proxy, Random};
 
 use super::client::Round;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, MAX_STALE};
 use super::keys::KINDS;
 
 /// The faults of a round.
@@ -70,7 +70,7 @@ impl<'a> Causer<'a> {
             self.count += 1;
             let cluster = self.cluster;
             let proxy = &cluster.proxies[self.random.below(cluster.proxies.len() as u64) as usize];
-            match self.random.below(8) {
+            match self.random.below(10) {
                 0 => proxy.cut(),
                 1 => self.some_links(&proxy.links()).iter().for_each(Link::cut),
                 2 => {
@@ -79,8 +79,9 @@ impl<'a> Causer<'a> {
                     self.pause(1000);
                     proxy.refuse(false);
                 }
+                3..5 => self.grow(proxy),
                 choice => {
-                    let is_lost = choice >= 6;
+                    let is_lost = choice >= 8;
                     let flows = self.flows(is_lost);
                     // All links and new ones, or some.
                     let links = if self.random.below(2) == 0 {
@@ -104,12 +105,35 @@ impl<'a> Causer<'a> {
         Ok(())
     }
 
+    /// Delays the responses on some links more and more. So signals of the change stream continue to
+    /// arrive, but they and the changes are late.
+    fn grow(&mut self, proxy: &Proxy) {
+        let links = self.some_links(&proxy.links());
+        let step_ms = 20 + self.random.below(100);
+        for step in 1..=20 {
+            let delay = Flow::Delay(Duration::from_millis(step * step_ms));
+            let flows = Flows { to_server: Flow::Pass, to_client: delay };
+            links.iter().for_each(|link| link.set(&flows));
+            sleep(Duration::from_millis(100));
+            if Instant::now() >= self.round.until {
+                break;
+            }
+        }
+        links.iter().for_each(|link| link.set(&Flows::default()));
+    }
+
     fn some_links(&mut self, links: &[Link]) -> Vec<Link> {
         links.iter().filter(|_| self.random.below(2) == 0).cloned().collect()
     }
 
     fn flows(&mut self, is_lost: bool) -> Flows {
-        let delay = self.some(DELAY_MAX_MS);
+        // Half of the delays are a little shorter than the staleness bound: then copies become stale
+        // and fresh again.
+        let stale_ms = MAX_STALE.as_millis() as u64;
+        let delay = match self.random.below(2) {
+            0 => Duration::from_millis(stale_ms * 6 / 10 + self.random.below(stale_ms * 4 / 10)),
+            _ => self.some(DELAY_MAX_MS),
+        };
         let flow = if is_lost { Flow::Swallow } else { Flow::Delay(delay) };
         match self.random.below(3) {
             0 => Flows { to_server: flow, to_client: Flow::Pass },

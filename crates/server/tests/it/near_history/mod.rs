@@ -83,11 +83,10 @@ impl Run {
         self.rounds += 1;
         let origin = larder_testkit::Address::Tcp(self.cluster.origin.address);
         let keys = Keys::of_round(self.rounds, &origin);
-        let writes_percent = self.random.one_of(&[2, 10, 30, 50]);
+        let writes = self.random.one_of(&[3, 20, 200, 1000, 5000]);
         let clock = Instant::now();
         let until = clock + duration;
-        let round =
-            Round { keys, clock, until, writes_percent, origin, removing: Mutex::default() };
+        let round = Round { keys, clock, until, writes, origin, removing: Mutex::default() };
         let recorded = self.record(&round, faults).with_context(|| self.explained())?;
         self.cluster.calm()?;
         let places = self.cluster.places.iter().map(|(place, _)| place.clone()).collect();
