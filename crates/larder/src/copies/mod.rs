@@ -195,7 +195,8 @@ impl<S: CopyStore> Copies<S> {
         if let Some(waker) = waker {
             flight.add(waker);
         }
-        // Rule: NewestKeeps. The flight takes the place of an older one, which is thereby detached.
+        // Rule: NewestKeeps
+        // The flight takes the place of an older one, which is thereby detached.
         stripe.list(Arc::clone(&flight));
         (flight, true)
     }
@@ -214,8 +215,9 @@ impl<S: CopyStore> Copies<S> {
     ) -> Result<(), NotKept> {
         let kept = self.keep(flight, &result);
         if kept.is_err() {
-            // Rule: DetachedInvalidates, UnkeptInvalidates. The value may be newer than a copy, and
-            // newer than what the current flight reads.
+            // Rule: DetachedInvalidates
+            // Rule: UnkeptInvalidates
+            // The value may be newer than a copy, and newer than what the current flight reads.
             self.invalidate_key(place, flight.key());
         }
         flight.land(result);
@@ -232,7 +234,9 @@ impl<S: CopyStore> Copies<S> {
     fn keep(&self, flight: &Arc<Flight>, result: &FlightResult) -> Result<(), NotKept> {
         let place = flight.place();
         let mut stripe = self.stripe(place.bucket);
-        // Rule: KeepUnlessInvalidated, KeepIsOneStep. The lock is held until the value is stored.
+        // Rule: KeepUnlessInvalidated
+        // Rule: KeepIsOneStep
+        // The lock is held until the value is stored.
         if !stripe.unlist(flight) {
             return Err(NotKept::Detached);
         }
@@ -281,7 +285,9 @@ impl<S: CopyStore> Copies<S> {
 
     /// Drops the copies of a bucket, and detaches its flights. Returns how many copies there were.
     pub fn invalidate_bucket(&self, bucket: u32) -> usize {
-        // Rule: InvalidateBucket, CountBeforeDrop. Under the lock both are one step.
+        // Rule: InvalidateBucket
+        // Rule: CountBeforeDrop
+        // Under the lock both are one step.
         let mut stripe = self.stripe(bucket);
         let before = (stripe.listed_bytes(), stripe.absent_bytes());
         let dropped = stripe.invalidate(&self.store, bucket);

@@ -122,9 +122,31 @@ const RULES_OF_ORIGIN: &[Rule] = &[
     Rule::TokensAreNew,
 ];
 
-/// Collects the names in `// Rule: name` comments of a folder's sources.
+/// The rules that the near cache keeps. `TokenIsKnown` and `ClockAfterCopy`, which no scenario
+/// needs, are kept by the origin, which marks such items, and by readers in memory.
+const RULES_OF_NEAR_CACHE: &[Rule] = &[
+    Rule::KeepUnlessInvalidated,
+    Rule::KeepIsOneStep,
+    Rule::CountBeforeDrop,
+    Rule::InvalidateBucket,
+    Rule::NewestKeeps,
+    Rule::TokenIsCurrent,
+    Rule::AnswerInvalidates,
+    Rule::FlushInvalidates,
+    Rule::DetachedInvalidates,
+    Rule::UnkeptInvalidates,
+    Rule::LostStreamEmpties,
+    Rule::FreshFromSending,
+    Rule::FreshBeforeLook,
+    Rule::JoinWhileYoung,
+    Rule::LossInvalidates,
+];
+
+/// Collects the names in `// Rule: name` comments of the sources in a folder, without those of its
+/// folders.
 fn names_of_rules(folder: &Path) -> BTreeSet<String> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.is_file());
     let texts = files.map(|path| fs::read_to_string(path).unwrap());
     let names = |text: String| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.trim().strip_prefix("// Rule: "));
@@ -137,6 +159,19 @@ fn names_of_rules(folder: &Path) -> BTreeSet<String> {
 fn the_code_of_the_origin_names_every_rule_where_it_keeps_it() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let named = names_of_rules(&crates.join("server/src/followers"));
-    let rules: BTreeSet<String> = RULES_OF_ORIGIN.iter().map(|rule| format!("{rule:?}")).collect();
-    assert_eq!(named, rules, "the rules in comments of the code, and those of the model");
+    assert_rules(&named, RULES_OF_ORIGIN);
+}
+
+#[test]
+fn the_code_of_the_near_cache_names_every_rule_where_it_keeps_it() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut named = names_of_rules(&crates.join("larder/src/copies"));
+    named.extend(names_of_rules(&crates.join("server/src/near")));
+    assert_rules(&named, RULES_OF_NEAR_CACHE);
+}
+
+#[track_caller]
+fn assert_rules(named: &BTreeSet<String>, rules: &[Rule]) {
+    let rules: BTreeSet<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+    assert_eq!(*named, rules, "the rules in comments of the code, and those of the model");
 }

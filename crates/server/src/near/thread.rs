@@ -219,7 +219,8 @@ impl Loop {
 
     /// Drops the copies that a passed command concerns, before its client sees the answer.
     fn invalidate(&self, concerned: &Concerned) {
-        // Rule: AnswerInvalidates, FlushInvalidates
+        // Rule: AnswerInvalidates
+        // Rule: FlushInvalidates
         match concerned {
             Concerned::Key(key) => {
                 if let Some(place) = self.near.place_of(key) {
