@@ -43,7 +43,13 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
                 Next::Input => break,
                 Next::Drain | Next::Turn | Next::GiveWay => {}
                 // No client may read the memory, and the server has no disk.
-                Next::Close | Next::Lines | Next::Region | Next::Disk | Next::Wake => {
+                Next::Close
+                | Next::Lines
+                | Next::Changes
+                | Next::Region
+                | Next::Disk
+                | Next::Wake
+                | Next::Origin => {
                     return answers;
                 }
             }
