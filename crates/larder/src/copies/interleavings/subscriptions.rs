@@ -6,7 +6,7 @@ use super::stage::{Stage, explore};
 fn a_new_subscription_during_a_keep() {
     explore(|| {
         let stage = Stage::new();
-        stage.end([stage.spawn(|stage| stage.read(0)), stage.spawn(|stage| stage.resubscribe())]);
+        stage.end([stage.spawn(|stage| stage.read(0)), stage.spawn(Stage::resubscribe)]);
     });
 }
 
@@ -14,8 +14,7 @@ fn a_new_subscription_during_a_keep() {
 fn a_new_subscription_before_a_flight_that_names_the_old_one() {
     explore(|| {
         let stage = Stage::new();
-        let threads =
-            [stage.spawn(|stage| stage.read(0)), stage.spawn(|stage| stage.resubscribe())];
+        let threads = [stage.spawn(|stage| stage.read(0)), stage.spawn(Stage::resubscribe)];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         stage.change(0);
         stage.end([]);
