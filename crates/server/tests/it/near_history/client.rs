@@ -16,9 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The latest moment at which a command without an answer is executed, after its beginning. It
 /// exceeds all delays of the network and all stops of servers together.
 const LATEST_NS: u64 = 20_000_000_000;
-/// The mean time between the rare commands of a client: flushes, removals by prefix, and new
-/// connections. They do not depend on the share of writes, so that they meet copies that live long.
-const RARE: Duration = Duration::from_secs(1);
+/// The mean time between rare things that a client does: new connections, sometimes removals by
+/// prefix, seldom flushes. They do not depend on the share of writes, so that they meet copies that
+/// live long.
+const RARE: Duration = Duration::from_millis(500);
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The parts of a round that its clients share.
@@ -117,9 +118,9 @@ impl<'a> Client<'a> {
         if Instant::now() >= self.rare {
             let wait = self.random.below(2 * RARE.as_millis() as u64);
             self.rare = Instant::now() + Duration::from_millis(wait);
-            return match self.random.below(4) {
+            return match self.random.below(40) {
                 0 => self.flush(),
-                1 => self.remove_prefix(),
+                1..6 => self.remove_prefix(),
                 // After an upgrade, the next one is to another process.
                 _ => {
                     self.connection = None;
@@ -424,8 +425,9 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Removes the keys with a prefix. The origin removes them in the background, so the removal
-    /// counts as acknowledged when the origin reports its end.
+    /// Removes the keys with a prefix. The origin removes them in the background, after its answer.
+    /// The removal counts as acknowledged when the origin reports its end, and as one at the
+    /// origin: only its change stream tells the near cache about it.
     fn remove_prefix(&mut self) -> Result<()> {
         // The origin refuses a removal during another one.
         let Ok(_turn) = self.round.removing.try_lock() else { return Ok(()) };
@@ -444,6 +446,9 @@ impl<'a> Client<'a> {
             match is_done {
                 true => self.record(Sent { key, ..sent }, Did::Removed),
                 false => self.record_late(Sent { key, ..sent }, Did::MayHaveRemoved),
+            }
+            if let Some(event) = self.events.last_mut() {
+                event.place = 0;
             }
         }
         Ok(())

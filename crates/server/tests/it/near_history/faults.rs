@@ -65,11 +65,11 @@ impl<'a> Causer<'a> {
         Duration::from_millis(1 + self.random.below(longest))
     }
 
-    pub(super) fn network(&mut self) -> Result<()> {
-        while self.pause(500) {
+    /// Damages the connections of one near cache.
+    pub(super) fn network(&mut self, near: usize) -> Result<()> {
+        let proxy = &self.cluster.proxies[near];
+        while self.pause(1000) {
             self.count += 1;
-            let cluster = self.cluster;
-            let proxy = &cluster.proxies[self.random.below(cluster.proxies.len() as u64) as usize];
             match self.random.below(10) {
                 0 => proxy.cut(),
                 1 => self.some_links(&proxy.links()).iter().for_each(Link::cut),
@@ -108,7 +108,11 @@ impl<'a> Causer<'a> {
     /// Delays the responses on some links more and more. So signals of the change stream continue to
     /// arrive, but they and the changes are late.
     fn grow(&mut self, proxy: &Proxy) {
-        let links = self.some_links(&proxy.links());
+        // The oldest link is usually the change stream.
+        let links = match self.random.below(2) {
+            0 => proxy.links().into_iter().take(1).collect(),
+            _ => self.some_links(&proxy.links()),
+        };
         let step_ms = 20 + self.random.below(100);
         for step in 1..=20 {
             let delay = Flow::Delay(Duration::from_millis(step * step_ms));

@@ -29,7 +29,7 @@ use larder_testkit::Random;
 use larder_testkit::history::{Did, Event, History, Promise, Resting, Shown, Violation};
 
 use client::{Client, Round};
-use cluster::{Between, Cluster, MAX_STALE};
+use cluster::{Between, Cluster, MAX_STALE, NEARS};
 use faults::{Causer, Faults};
 use keys::{KINDS, Keys, Kind};
 use reply::Connection;
@@ -45,6 +45,9 @@ fn seed() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
     })
 }
+
+/// A function that causes faults of one kind until the end of the round.
+type Cause<'a> = Box<dyn FnOnce(&mut Causer<'a>) -> Result<()> + Send>;
 
 /// A series of rounds on one cluster.
 struct Run {
@@ -106,7 +109,7 @@ impl Run {
     /// Runs the threads of a round.
     fn record(&mut self, round: &Round, faults: Faults) -> Result<Vec<Recorded>> {
         let cluster = &self.cluster;
-        let seeds: Vec<u64> = (0..CLIENTS + 3).map(|_| self.random.next()).collect();
+        let seeds: Vec<u64> = (0..CLIENTS + NEARS + 2).map(|_| self.random.next()).collect();
         thread::scope(|scope| {
             let clients = (0..CLIENTS).map(|number| {
                 let place = number % cluster.places.len();
@@ -118,20 +121,25 @@ impl Run {
                 })
             });
             let mut threads: Vec<_> = clients.collect();
-            type Cause<'a> = fn(&mut Causer<'a>) -> Result<()>;
-            let causes: [(bool, Cause<'_>); 3] = [
-                (faults.network, Causer::network),
-                (faults.stops, Causer::stops),
-                (faults.origin, Causer::origin),
-            ];
-            for ((is_on, cause), seed) in causes.into_iter().zip(&seeds[CLIENTS..]) {
-                if is_on {
-                    let mut causer = Causer::new(cluster, round, *seed);
-                    threads.push(scope.spawn(move || {
-                        cause(&mut causer)?;
-                        Ok(Recorded { events: causer.events, lost: 0, faults: causer.count })
-                    }));
-                }
+            let mut causes: Vec<Cause<'_>> = Vec::new();
+            if faults.network {
+                causes.extend(
+                    (0..NEARS)
+                        .map(|near| -> Cause<'_> { Box::new(move |causer| causer.network(near)) }),
+                );
+            }
+            if faults.stops {
+                causes.push(Box::new(Causer::stops));
+            }
+            if faults.origin {
+                causes.push(Box::new(Causer::origin));
+            }
+            for (cause, seed) in causes.into_iter().zip(&seeds[CLIENTS..]) {
+                let mut causer = Causer::new(cluster, round, *seed);
+                threads.push(scope.spawn(move || {
+                    cause(&mut causer)?;
+                    Ok(Recorded { events: causer.events, lost: 0, faults: causer.count })
+                }));
             }
             let join = |thread: thread::ScopedJoinHandle<'_, Result<Recorded>>| {
                 thread.join().unwrap_or_else(|_| bail!("a thread panicked"))
