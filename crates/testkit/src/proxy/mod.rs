@@ -120,8 +120,9 @@ impl Proxy {
 
     /// Sets the flows of all links and of new ones.
     pub fn set(&self, flows: &Flows) {
+        let links = lock(&self.shared.links);
         *lock(&self.shared.flows) = flows.clone();
-        self.links().iter().for_each(|link| link.set(flows));
+        links.iter().for_each(|link| link.set(flows));
     }
 
     /// Closes new connections immediately, until it is called with `false`.
@@ -153,10 +154,8 @@ impl Shared {
                 Ok((client, _)) if !self.refuses.load(Relaxed) => {
                     self.accepted.fetch_add(1, Relaxed);
                     // Without a server the client's connection is closed.
-                    if let Ok(link) = self.connect(client) {
-                        let mut links = lock(&self.links);
-                        links.retain(|link| !link.is_cut());
-                        links.push(link);
+                    if let Ok(server) = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT) {
+                        self.link(client, server);
                     }
                 }
                 Ok(_) => {}
@@ -165,10 +164,15 @@ impl Shared {
         }
     }
 
-    fn connect(&self, client: TcpStream) -> io::Result<Link> {
-        let server = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT)?;
+    /// Starts and lists a link. Until it is listed, `set` and `cut` wait, so that they find it.
+    fn link(&self, client: TcpStream, server: TcpStream) {
+        let mut links = lock(&self.links);
+        links.retain(|link| !link.is_cut());
         let flows = lock(&self.flows).clone();
-        Link::start(client, server, flows)
+        // Fails if the client has closed its connection.
+        if let Ok(link) = Link::start(client, server, flows) {
+            links.push(link);
+        }
     }
 }
 
