@@ -105,8 +105,8 @@ impl<'a> Causer<'a> {
         Ok(())
     }
 
-    /// Delays the responses on some links more and more. So signals of the change stream continue to
-    /// arrive, but they and the changes are late.
+    /// Delays the responses on some links more and more. So signals of the change stream continue
+    /// to arrive, but they and the changes are late.
     fn grow(&mut self, proxy: &Proxy) {
         // The oldest link is usually the change stream.
         let links = match self.random.below(2) {
@@ -131,8 +131,8 @@ impl<'a> Causer<'a> {
     }
 
     fn flows(&mut self, is_lost: bool) -> Flows {
-        // Half of the delays are a little shorter than the staleness bound: then copies become stale
-        // and fresh again.
+        // Half of the delays are a little shorter than the staleness bound: then copies become
+        // stale and fresh again.
         let stale_ms = MAX_STALE.as_millis() as u64;
         let delay = match self.random.below(2) {
             0 => Duration::from_millis(stale_ms * 6 / 10 + self.random.below(stale_ms * 4 / 10)),
