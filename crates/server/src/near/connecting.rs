@@ -31,10 +31,13 @@ impl Loop {
             }
             link.state = LinkState::Dialing { since_ms: now_ms };
             let (dialings, near) = (Arc::clone(&self.dialings), Arc::clone(&self.near));
-            dial::start(&self.near.options, link.role, move |dialed| {
+            let is_started = dial::start(&self.near.options, link.role, move |dialed| {
                 dialings.lock().unwrap_or_else(PoisonError::into_inner).push((number, dialed));
                 near.waker.wake();
             });
+            if !is_started {
+                link.state = LinkState::Down { retry_ms: now_ms + RETRY_MS_MAX };
+            }
         }
     }
 

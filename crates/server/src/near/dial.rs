@@ -78,18 +78,17 @@ impl DialError {
     }
 }
 
-/// Connects on a new thread, and passes the result to `done`.
+/// Connects on a new thread, and passes the result to `done`. Returns false if the system cannot
+/// start another thread.
 pub(super) fn start(
     options: &NearOptions,
     role: Role,
     done: impl FnOnce(Result<Dialed, DialError>) + Send + 'static,
-) {
+) -> bool {
     let options = options.clone();
     let name = "near-dial".to_owned();
     let run = move || done(dial(&options, role));
-    if thread::Builder::new().name(name).spawn(run).is_err() {
-        // The caller tries again after a while, when the attempt has taken too long.
-    }
+    thread::Builder::new().name(name).spawn(run).is_ok()
 }
 
 fn dial(options: &NearOptions, role: Role) -> Result<Dialed, DialError> {

@@ -38,6 +38,7 @@ use crate::log::Log;
 use crate::waker::Waker;
 use job::Job;
 pub(crate) use job::{Concerned, Pass, PassResult};
+pub(crate) use reply::is_error;
 pub(crate) use request::PassRequest;
 use store::LocalStore;
 pub(crate) use thread::{NearThread, UNREACHABLE};

@@ -88,7 +88,7 @@ fn item(input: &[u8]) -> Result<Option<usize>, Garbled> {
 }
 
 /// True if a line is an error.
-pub(super) fn is_error(line: &[u8]) -> bool {
+pub(crate) fn is_error(line: &[u8]) -> bool {
     [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"].iter().any(|error| line.starts_with(error))
 }
 

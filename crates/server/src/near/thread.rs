@@ -140,7 +140,7 @@ impl Loop {
         self.report_reads(now_ms);
         self.give_up(now_ms);
         self.dial(now_ms);
-        self.flush(now_ms);
+        self.flush();
     }
 
     /// Returns how long the thread may wait.
@@ -414,7 +414,7 @@ impl Loop {
         });
     }
 
-    fn flush(&mut self, _now_ms: u64) {
+    fn flush(&mut self) {
         for number in 0..self.links.len() {
             let link = &mut self.links[number];
             if !link.is_up() || !link.has_output() {

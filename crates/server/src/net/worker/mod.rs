@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     datagrams_ready: Vec<usize>,
     /// Connections in `watch` mode, and those whose login is being verified.
     watching: Vec<Token>,
-    /// The change streams, by their descriptors.
+    /// The change streams.
     following: HashSet<Token>,
     /// Connections that can continue without waiting, each of them once.
     ready: VecDeque<Token>,

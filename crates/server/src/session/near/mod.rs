@@ -13,7 +13,7 @@ pub(super) use self::waiting::{ArrivingValue, WaitingForOrigin};
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
-use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way};
+use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way, is_error};
 
 /// A store that is refused before its value has arrived.
 struct RefusedStore<'a> {
@@ -315,8 +315,7 @@ impl Session {
         match pass.result() {
             Some(PassResult::Answer(bytes)) => {
                 batch.out.bytes.extend_from_slice(bytes);
-                let is_error = [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"];
-                if is_error.iter().any(|error| bytes.starts_with(error)) {
+                if is_error(bytes) {
                     self.parser.end_list();
                 }
             }
