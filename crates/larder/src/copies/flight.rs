@@ -29,8 +29,17 @@ pub enum FlightResult {
     },
     /// The item must not be copied: the reader asks the origin itself.
     Uncopied,
-    /// The fetch failed, for the reason that the text states.
-    Failed(Arc<str>),
+    /// The fetch failed.
+    Failed(FetchFailure),
+}
+
+/// The reason why a fetch failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchFailure {
+    /// The fetch was not sent, because the origin cannot be reached.
+    Unreachable,
+    /// The fetch was sent, but its answer did not arrive in time, or the connection was lost.
+    Unanswered,
 }
 
 /// A fetched item.

@@ -34,11 +34,12 @@ mod tests;
 use std::sync::Arc;
 use std::task::Waker;
 
-pub use self::flight::{Fetched, Flight, FlightResult};
+pub use self::flight::{FetchFailure, Fetched, Flight, FlightResult};
 use self::stripe::Stripe;
 use self::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::SeqCst, lock};
 
-/// Where the copies are stored.
+/// Where the copies are stored. The methods are called while a lock is held, so they must not call
+/// methods of [`Copies`]: not even through the cache's listeners.
 pub trait CopyStore: Send + Sync {
     /// Stores a copy. Returns false if that is impossible.
     fn put(&self, key: &[u8], copy: &Fetched, until_ms: Option<u64>) -> bool;
@@ -172,6 +173,10 @@ impl<S: CopyStore> Copies<S> {
 
     /// Joins the flight of a key, or begins one. `waker` is woken when it has landed. The second
     /// value is true if the caller must fetch the item, and then call [`Self::land`].
+    ///
+    /// The answers to the fetches of a key must reach [`Self::land`] in the order in which the
+    /// origin has read the item: all fetches of a key use one connection, from which one thread
+    /// receives. If the connection is lost, the caller gives its flights up.
     pub fn join(
         &self,
         place: Place,
@@ -195,15 +200,14 @@ impl<S: CopyStore> Copies<S> {
         if let Some(waker) = waker {
             flight.add(waker);
         }
-        // Rule: NewestKeeps
         // The flight takes the place of an older one, which is thereby detached.
         stripe.list(Arc::clone(&flight));
         (flight, true)
     }
 
     /// Ends a flight with what the origin has answered: keeps the value if it may be kept,
-    /// otherwise invalidates the key, and then wakes the readers. `place` is the current place of
-    /// the key.
+    /// otherwise drops the copy of the key, and then wakes the readers. `place` is the current
+    /// place of the key, which the caller looks up after the answer has arrived.
     ///
     /// # Errors
     /// Returns the reason why the value was not kept. The readers receive it nevertheless.
@@ -215,17 +219,17 @@ impl<S: CopyStore> Copies<S> {
     ) -> Result<(), NotKept> {
         let kept = self.keep(flight, &result);
         if kept.is_err() {
-            // Rule: DetachedInvalidates
-            // Rule: UnkeptInvalidates
-            // The value may be newer than a copy, and newer than what the current flight reads.
-            self.invalidate_key(place, flight.key());
+            // Rule: UnkeptDrops
+            // The value may be newer than a copy. The fetch of the current flight was sent later, so
+            // it reads nothing older (FetchesInOrder).
+            self.drop_copy(place, flight.key());
         }
         flight.land(result);
         kept
     }
 
-    /// Gives up a flight whose answer takes too long. The answer may still arrive: then the caller
-    /// must call [`Self::invalidate_key`].
+    /// Gives up a flight whose answer takes too long, or will not come. The caller ignores the
+    /// answer if it still arrives.
     pub fn give_up(&self, flight: &Arc<Flight>, result: FlightResult) {
         self.stripe(flight.place().bucket).unlist(flight);
         flight.land(result);
@@ -295,7 +299,16 @@ impl<S: CopyStore> Copies<S> {
         dropped
     }
 
-    /// Drops the copy of a key, and detaches its flight.
+    /// Drops the copy of a key.
+    fn drop_copy(&self, place: Place, key: &[u8]) {
+        let mut stripe = self.stripe(place.bucket);
+        let before = (stripe.listed_bytes(), stripe.absent_bytes());
+        stripe.drop_copy(&self.store, place.bucket, key);
+        self.account(&stripe, before);
+    }
+
+    /// Drops the copy of a key, and detaches its flight. `place` is the current place of the key,
+    /// which the caller looks up after the answer that causes this has arrived.
     pub fn invalidate_key(&self, place: Place, key: &[u8]) {
         let mut stripe = self.stripe(place.bucket);
         let before = (stripe.listed_bytes(), stripe.absent_bytes());
@@ -316,7 +329,7 @@ impl<S: CopyStore> Copies<S> {
         self.store.clear();
     }
 
-    /// Forgets a copy that the store has evicted.
+    /// Forgets a copy that the store has evicted. Must not be called by a method of the store.
     pub fn forget(&self, place: Place, key: &[u8]) {
         let mut stripe = self.stripe(place.bucket);
         if place.subscription == self.subscription() && !self.store.has(key) {

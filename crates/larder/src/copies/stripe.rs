@@ -109,6 +109,11 @@ impl Stripe {
     /// Drops the copy of a key, and detaches its flight.
     pub(super) fn invalidate_key(&mut self, store: &impl CopyStore, bucket: u32, key: &[u8]) {
         self.flights.remove(key);
+        self.drop_copy(store, bucket, key);
+    }
+
+    /// Drops the copy of a key.
+    pub(super) fn drop_copy(&mut self, store: &impl CopyStore, bucket: u32, key: &[u8]) {
         self.forget(bucket, key);
         // Also a key that is not listed: the place of the caller may be of another subscription.
         store.remove(key);

@@ -20,6 +20,8 @@ pub(crate) enum Scope {
 /// How far a flight has come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Leg {
+    /// Readers may join it, but the fetch is not sent yet.
+    Begun,
     Sent,
     /// The origin has done one of two steps: noted the interest, or read the item.
     Half,
@@ -27,10 +29,8 @@ pub(crate) enum Leg {
     Answered,
     /// A worker keeps the value, and has the bucket's lock.
     Keeps,
-    /// A worker invalidates the key before it passes the value on.
-    Invalidates,
-    /// The worker has done one of two steps.
-    HalfInvalidated,
+    /// A worker drops the copy before it passes the value on.
+    Drops,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -47,8 +47,8 @@ pub(crate) struct Flight {
     version: u8,
     /// False once it is detached: readers no longer join it.
     current: bool,
-    /// False once another flight of its key began.
-    newest: bool,
+    /// True once its readers have received an error.
+    given_up: bool,
     /// True if an invalidation of its bucket was counted since it began.
     invalidated: bool,
 }
@@ -76,6 +76,8 @@ pub(crate) struct Near {
     pub(crate) fresh_until: Option<u8>,
     /// The newest token. The data connections name it until they have the next.
     token: u8,
+    /// The process of the origin that its connections reach.
+    process: u8,
     /// The second half of an invalidation that the thread of the stream has begun.
     second: Option<Scope>,
 }
@@ -140,7 +142,6 @@ impl Near {
     /// Begins a flight, and detaches the one before. Returns its number.
     pub(crate) fn fetch(&mut self, key: u8, process: u8, began: u8) -> u8 {
         for flight in self.flights.iter_mut().filter(|flight| flight.key == key) {
-            flight.newest = false;
             flight.detach();
         }
         let unused = |id: &u8| self.flights.iter().all(|flight| flight.id != *id);
@@ -152,10 +153,10 @@ impl Near {
             began,
             token: self.token,
             known: false,
-            leg: Leg::Sent,
+            leg: Leg::Begun,
             version: 0,
             current: true,
-            newest: true,
+            given_up: false,
             invalidated: false,
         });
         id
@@ -165,9 +166,23 @@ impl Near {
     pub(crate) fn joinable(&self, key: u8, now: u8, rules: Rules) -> Option<u8> {
         let mut flights = self.flights.iter();
         let flight = flights.find(|flight| flight.key == key && flight.current)?;
-        let open = matches!(flight.leg, Leg::Sent | Leg::Half | Leg::Answered);
+        let open = matches!(flight.leg, Leg::Begun | Leg::Sent | Leg::Half | Leg::Answered);
         let young = now <= flight.began + MAX_STALE || !rules.keep(Rule::JoinWhileYoung);
         (open && young).then_some(flight.id)
+    }
+
+    /// True if a flight must wait for another one of its key, which began earlier on the same
+    /// connection: the origin executes the fetches in their order, and their answers arrive so.
+    fn waits(&self, at: usize) -> bool {
+        let flight = &self.flights[at];
+        let mut earlier = self.flights[..at].iter().filter(|other| other.leg != Leg::Begun);
+        flight.leg != Leg::Begun
+            && earlier.any(|other| {
+                let is_read = !matches!(other.leg, Leg::Sent | Leg::Half);
+                other.key == flight.key
+                    && !other.given_up
+                    && !(is_read && matches!(flight.leg, Leg::Sent | Leg::Half))
+            })
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -198,22 +213,24 @@ fn receive(
     let present = world.origin.of_near(near).filter(|each| each.begun).map(|each| each.token);
     let cache = &mut world.nears[usize::from(near)];
     let flight = &mut cache.flights[at];
+    if flight.given_up && rules.keep(Rule::LateIsIgnored) {
+        cache.flights.remove(at);
+        return Some("is answered late");
+    }
     let bucket = usize::from(scenario.bucket(flight.key));
     if rules.keep(Rule::KeepIsOneStep) && cache.locks[bucket] {
         return None;
     }
     let keeps = !(rules.keep(Rule::KeepUnlessInvalidated) && flight.invalidated
-        || rules.keep(Rule::NewestKeeps) && !flight.newest
         || rules.keep(Rule::TokenIsKnown) && !flight.known
         || rules.keep(Rule::TokenIsCurrent) && present != Some(flight.token));
-    let rule = if flight.current { Rule::UnkeptInvalidates } else { Rule::DetachedInvalidates };
     if keeps {
         flight.leg = Leg::Keeps;
         cache.locks[bucket] = rules.keep(Rule::KeepIsOneStep);
         return Some("checks that the value may be kept");
     }
-    if rules.keep(rule) {
-        flight.leg = Leg::Invalidates;
+    if rules.keep(Rule::UnkeptDrops) {
+        flight.leg = Leg::Drops;
         return Some("decides not to keep the value");
     }
     land(world, near, at);
@@ -229,9 +246,19 @@ fn fly(
     rules: Rules,
 ) -> Option<&'static str> {
     let cache = &mut world.nears[usize::from(near)];
+    if rules.keep(Rule::FetchesInOrder) && cache.waits(at) {
+        return None;
+    }
     let flight = &mut cache.flights[at];
     let bucket = scenario.bucket(flight.key);
     match flight.leg {
+        Leg::Begun => {
+            // Behind all that were sent before.
+            flight.leg = Leg::Sent;
+            let flight = cache.flights.remove(at);
+            cache.flights.push(flight);
+            Some("is sent")
+        }
         Leg::Sent | Leg::Half => {
             let first = flight.leg == Leg::Sent;
             flight.leg = if first { Leg::Half } else { Leg::Answered };
@@ -249,18 +276,13 @@ fn fly(
             land(world, near, at);
             Some("stores the copy, and answers")
         }
-        Leg::Invalidates => {
-            flight.leg = Leg::HalfInvalidated;
+        Leg::Drops => {
             let scope = Scope::Key(flight.key);
-            cache.invalidate(scope, true, scenario, rules).then_some("begins to invalidate")
-        }
-        Leg::HalfInvalidated => {
-            let scope = Scope::Key(flight.key);
-            if !cache.invalidate(scope, false, scenario, rules) {
+            if !cache.drop(scope, scenario) {
                 return None;
             }
             land(world, near, at);
-            Some("has invalidated, and answers")
+            Some("has dropped the copy, and answers")
         }
     }
 }
@@ -323,19 +345,41 @@ fn connect(world: &mut World, near: u8, scenario: &Scenario, rules: Rules) -> Op
 }
 
 /// Answers the readers of a flight with an error. Its answer may still arrive.
-fn give_up(world: &mut World, near: u8, at: usize) -> Option<&'static str> {
+fn fail(world: &mut World, near: u8, at: usize) {
     let flight = &mut world.nears[usize::from(near)].flights[at];
-    let late = matches!(flight.leg, Leg::Sent | Leg::Half | Leg::Answered);
-    if !late || !flight.current || world.budget.timeouts == 0 {
-        return None;
-    }
     flight.detach();
-    world.budget.timeouts -= 1;
+    flight.given_up = true;
     let reads = At::Reads { near, flight: flight.id };
     for client in world.clients.iter_mut().filter(|client| client.at == reads) {
         client.advance();
     }
+}
+
+/// Gives up a flight that takes too long.
+fn give_up(world: &mut World, near: u8, at: usize) -> Option<&'static str> {
+    let flight = &world.nears[usize::from(near)].flights[at];
+    let late = matches!(flight.leg, Leg::Begun | Leg::Sent | Leg::Half | Leg::Answered);
+    if !late || flight.given_up || world.budget.timeouts == 0 {
+        return None;
+    }
+    world.budget.timeouts -= 1;
+    fail(world, near, at);
     Some("is given up")
+}
+
+/// Uses connections to this process of the origin. The flights on those to the other one are lost.
+pub(crate) fn reach(world: &mut World, near: u8, process: u8, rules: Rules) {
+    let cache = &mut world.nears[usize::from(near)];
+    if !rules.keep(Rule::FetchesInOrder) || cache.process == process {
+        return;
+    }
+    cache.process = process;
+    for at in 0..cache.flights.len() {
+        let flight = &world.nears[usize::from(near)].flights[at];
+        if matches!(flight.leg, Leg::Begun | Leg::Sent | Leg::Half | Leg::Answered) {
+            fail(world, near, at);
+        }
+    }
 }
 
 pub(crate) fn successors(world: &World, scenario: &Scenario, rules: Rules, next: &mut Successors) {

@@ -1,12 +1,12 @@
 //! Clients: programs that read and change items, each one command after another.
 
 use super::cache::Scope;
-use super::origin;
 use super::origin::{Command, Stage};
 use super::rules::{Rule, Rules};
 use super::scenario::{Op, Scenario};
 use super::spec::Floor;
 use super::world::{Step, Successors, World};
+use super::{cache, origin};
 
 /// The keys that a command changed, and their versions.
 type Executed = [Option<(u8, u8)>; 2];
@@ -114,6 +114,7 @@ fn fetch(world: &World, which: usize, near: u8, key: u8, rules: Rules, next: &mu
     }
     for process in world.origin.phase.processes() {
         let mut then = world.clone();
+        cache::reach(&mut then, near, *process, rules);
         let flight = then.nears[usize::from(near)].fetch(key, *process, world.now);
         then.clients[which].at = At::Reads { near, flight };
         next.push((Step::of("client", number, "begins a flight"), then));

@@ -19,15 +19,15 @@ rules! {
     KeepIsOneStep => "the check and the store of a copy are one step under the bucket's lock",
     CountBeforeDrop => "an invalidation counts before it drops",
     InvalidateBucket => "an invalidation concerns every key of the bucket",
-    NewestKeeps => "only the newest flight of a key may keep its value",
     TokenIsCurrent => "a value is kept only if its subscription is the current one",
     TokenIsKnown => "a value is kept only if the origin knew its subscription",
     // The near cache's answers.
     AnswerInvalidates => "an answer to a command invalidates its keys before the client sees it",
     FlushInvalidates => "the answer to a flush invalidates everything before the client sees it",
     LossInvalidates => "a lost answer invalidates the keys of its command",
-    DetachedInvalidates => "the answer of a detached flight invalidates its key",
-    UnkeptInvalidates => "a value that is not kept invalidates its key",
+    FetchesInOrder => "the fetches of a key use one connection, which keeps their order",
+    LateIsIgnored => "the answer of a flight that was given up is ignored",
+    UnkeptDrops => "a value that is not kept drops the copy of its key",
     // The stream.
     LostStreamEmpties => "a lost stream empties the near cache",
     FreshFromSending => "freshness begins when `alive` was sent, not when its answer arrived",

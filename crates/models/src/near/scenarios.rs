@@ -48,7 +48,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             &[Change { key: 0 }],
         ],
         budget: Budget { ticks: 2, ..Budget::NONE },
-        breaks_without: &[DetachedInvalidates],
+        breaks_without: &[FetchesInOrder],
         ..Scenario::BASE
     },
     Scenario {
@@ -58,7 +58,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             &[Change { key: 0 }],
         ],
         budget: Budget { timeouts: 1, ..Budget::NONE },
-        breaks_without: &[NewestKeeps],
+        breaks_without: &[LateIsIgnored],
         ..Scenario::BASE
     },
     Scenario {
@@ -127,7 +127,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             &[Change { key: 0 }],
         ],
         budget: Budget { ticks: 2, alives: 1, cuts: 1, ..Budget::NONE },
-        breaks_without: &[UnkeptInvalidates],
+        breaks_without: &[UnkeptDrops],
         ..Scenario::BASE
     },
     Scenario {

@@ -273,7 +273,8 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
 fn fetched(input: &[u8], value_bytes_max: usize) -> Result<Option<(usize, FlightResult)>, Lost> {
     let Some((line, head_bytes)) = line(input)? else { return Ok(None) };
     let result = match Fetched::read(line) {
-        None if is_error(line) => FlightResult::Failed(String::from_utf8_lossy(line).into()),
+        // The reader asks the origin itself, and receives its error.
+        None if is_error(line) => FlightResult::Uncopied,
         None => return Err(garbled(line)),
         Some(Fetched::Absent { is_noted }) => FlightResult::Absent { is_noted },
         Some(Fetched::Uncopied) => FlightResult::Uncopied,

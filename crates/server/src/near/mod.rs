@@ -41,7 +41,7 @@ pub(crate) use job::{Concerned, Pass, PassResult};
 pub(crate) use reply::is_error;
 pub(crate) use request::PassRequest;
 use store::LocalStore;
-pub(crate) use thread::{NearThread, UNREACHABLE};
+pub(crate) use thread::NearThread;
 pub(crate) use way::Way;
 
 /// The state of a near cache that its threads share.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
-use larder::copies::{FlightResult, NotKept};
+use larder::copies::{FetchFailure, FlightResult, NotKept};
 use larder_protocol::follow::{self, Message, Terms};
 use larder_protocol::{ServerError, local};
 use larder_stats::Counter;
@@ -200,12 +200,8 @@ impl Loop {
                 near.copies.invalidate_all();
             }
             Arrival::Message(Message::Heard(number)) => self.note_heard(number),
-            Arrival::Fetched { flight, is_late: true, .. } => {
-                // Rule: DetachedInvalidates
-                if let Some(place) = near.place_of(flight.key()) {
-                    near.copies.invalidate_key(place, flight.key());
-                }
-            }
+            // Rule: LateIsIgnored
+            Arrival::Fetched { is_late: true, .. } => {}
             Arrival::Fetched { flight, result, is_late: false } => {
                 let place = near.place_of(flight.key()).unwrap_or(flight.place());
                 near.counters.bump(landing(near.copies.land(&flight, place, result)));
@@ -307,7 +303,7 @@ impl Loop {
         self.near.counters.bump(Counter::NearUnreachable);
         match job {
             Job::Fetch(flight) => {
-                self.near.copies.give_up(&flight, FlightResult::Failed(UNREACHABLE.into()));
+                self.near.copies.give_up(&flight, FlightResult::Failed(FetchFailure::Unreachable));
             }
             Job::Pass(pass) => pass.end(PassResult::Failed(ServerError::OriginUnreachable)),
         }
@@ -344,7 +340,7 @@ impl Loop {
         match request {
             PendingRequest::Follower => return,
             PendingRequest::Fetch(flight) => {
-                self.near.copies.give_up(flight, FlightResult::Failed(SILENT.into()));
+                self.near.copies.give_up(flight, FlightResult::Failed(FetchFailure::Unanswered));
             }
             PendingRequest::Pass(pass) => {
                 // Rule: LossInvalidates
@@ -476,12 +472,6 @@ fn landing(kept: Result<(), NotKept>) -> Counter {
         Err(NotKept::Failed) => Counter::NearRefusedFailed,
     }
 }
-
-/// The text of a fetch that failed because the origin cannot be reached.
-pub(crate) const UNREACHABLE: &str = "unreachable";
-
-/// The text of a fetch that the origin has not answered.
-const SILENT: &str = "silent";
 
 /// The number of the waker among the events.
 const WAKER: u64 = u64::MAX;

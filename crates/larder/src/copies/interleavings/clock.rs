@@ -59,12 +59,11 @@ fn a_reader_that_looks_before_it_loads_the_end_of_freshness_breaks_the_third_pro
 fn a_flight_that_takes_too_long() {
     explore(|| {
         let stage = Stage::with_bytes(1, usize::MAX);
-        let (flight, _) = stage.join(&stage.begin(0));
-        stage.origin.note(0, 0);
-        let result = stage.fetched(&flight);
+        stage.join(&stage.begin(0));
+        stage.answer_fetch(0);
         stage.end([
-            stage.spawn(move |stage| {
-                stage.land(&flight, result);
+            stage.spawn(|stage| {
+                stage.receive(0);
             }),
             stage.spawn(|stage| stage.read(0)),
             stage.spawn(|stage| {

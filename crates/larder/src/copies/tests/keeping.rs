@@ -31,7 +31,7 @@ fn refuse(copies: &Copies<Shelf>, result: FlightResult) -> NotKept {
     let flight = begin(copies, PLACE, KEY);
     let refused = copies.land(&flight, PLACE, result).expect_err("the value was kept");
     assert!(flight.result().is_some());
-    assert_eq!(copies.store().value(KEY), None, "Rule: UnkeptInvalidates");
+    assert_eq!(copies.store().value(KEY), None, "Rule: UnkeptDrops");
     assert_eq!(copies.listed_bytes(), 0);
     refused
 }
@@ -45,7 +45,7 @@ fn a_value_that_is_not_kept_is_passed_on_and_drops_the_older_copy() {
         (NotKept::Expiring, of(Fetched { ttl_ms: Some(0), ..noted("v") })),
         (NotKept::TooLarge, of(noted("eleven byte"))),
         (NotKept::Failed, FlightResult::Uncopied),
-        (NotKept::Failed, FlightResult::Failed("connection refused".into())),
+        (NotKept::Failed, FlightResult::Failed(FetchFailure::Unanswered)),
     ];
     for (reason, result) in refused {
         assert_eq!(refuse(&copies(), result), reason);

@@ -3,7 +3,7 @@
 
 mod waiting;
 
-use larder::copies::{Flight, FlightResult};
+use larder::copies::{FetchFailure, Flight, FlightResult};
 use larder::{DiskNeed, StoreMode};
 use larder_protocol::{Command, Frame, Response, ServerError, Store};
 use larder_stats::Counter;
@@ -13,7 +13,7 @@ pub(super) use self::waiting::{ArrivingValue, WaitingForOrigin};
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
-use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, UNREACHABLE, Way, is_error};
+use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, Way, is_error};
 
 /// A store that is refused before its value has arrived.
 struct RefusedStore<'a> {
@@ -299,11 +299,11 @@ impl Session {
             Some(FlightResult::Uncopied) | None => {
                 return self.read_at_origin(batch, command, frame, 0, true);
             }
-            Some(FlightResult::Failed(reason)) => {
+            Some(FlightResult::Failed(failure)) => {
                 self.parser.end_list();
-                match &**reason {
-                    UNREACHABLE => ServerError::OriginUnreachable.into(),
-                    _ => ServerError::OriginSilent.into(),
+                match failure {
+                    FetchFailure::Unreachable => ServerError::OriginUnreachable.into(),
+                    FetchFailure::Unanswered => ServerError::OriginSilent.into(),
                 }
             }
         };

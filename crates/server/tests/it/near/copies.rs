@@ -1,12 +1,15 @@
 //! When a near cache answers by copies, and when it asks the origin.
 
+use std::io::Write as _;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use larder_testkit::Transport;
+use anyhow::{Result, bail, ensure};
+use larder_testkit::proxy::{Flow, Flows, Proxy};
+use larder_testkit::{Address, ServerUnderTest, Transport};
 
-use super::{Chain, ask, count, get, hit, set};
+use super::{Chain, ask, await_state, count, get, hit, set, start_near};
+use crate::binary;
 
 /// Reads until a response is expected, for at most a second.
 fn read_until(stream: &mut larder_testkit::Stream, key: &str, expected: &str) -> Result<()> {
@@ -177,5 +180,38 @@ fn reads_of_copies_are_reported() -> Result<()> {
     }
     let stats = ask(&mut origin, "stats\r\n", "END\r\n")?;
     ensure!(stats.contains("STAT cmd_get 0\r\n"), "{stats}");
+    Ok(())
+}
+
+/// A write detaches the flight of another reader. Its answer, which arrives while the next flight
+/// is under way, must not detach that one too: with a constant latency each flight would detach its
+/// successor, and the key would never be copied.
+#[test]
+fn a_key_that_is_always_read_is_copied_soon_after_a_write() -> Result<()> {
+    let origin = ServerUnderTest::start(&binary(), Transport::Tcp, &["--followers=1"])?;
+    let Address::Tcp(address) = origin.address() else { bail!("not TCP") };
+    let proxy = Proxy::start(*address)?;
+    let near = start_near(&proxy.address().to_string(), &["--origin-timeout=1s"])?;
+    await_state(&near, "copies")?;
+    set(&mut origin.connect()?, "hot", "1")?;
+    let delay = Duration::from_millis(20);
+    proxy.set(&Flows::both(Flow::Delay(delay)));
+
+    let [mut writer, mut first, mut second] = [near.connect()?, near.connect()?, near.connect()?];
+    writer.write_all(b"set hot 0 0 1\r\n2\r\n")?;
+    sleep(delay);
+    first.write_all(b"get hot\r\n")?;
+    assert_eq!(writer.ask(b"", b"\r\n")?, b"STORED\r\n");
+    // The flight of the first reader is detached now, and that of the second one is not.
+    second.write_all(b"get hot\r\n")?;
+    for _ in 0..20 {
+        for reader in [&mut first, &mut second] {
+            assert_eq!(reader.ask(b"", b"END\r\n")?, hit("hot", "2").as_bytes());
+            reader.write_all(b"get hot\r\n")?;
+        }
+    }
+    let fetches = count(&near, "near_fetches")?;
+    ensure!(count(&near, "near_kept")? >= 1, "no value was kept of {fetches} fetches");
+    ensure!(fetches <= 4, "{fetches} fetches for one write");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A stage: the room of the copies, with an origin, a clock, and clients that read and write.
 
 mod explore;
+mod link;
 mod origin;
 mod spec;
 mod store;
@@ -12,6 +13,7 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread::{self, JoinHandle, Thread};
 
 pub(crate) use self::explore::{explore, explore_all};
+use self::link::Link;
 pub(crate) use self::origin::{Message, Origin};
 pub(crate) use self::spec::{Begun, Spec};
 use self::store::Versions;
@@ -35,6 +37,8 @@ pub(crate) struct Stage {
     pub(crate) copies: Copies<Versions>,
     pub(crate) origin: Origin,
     pub(crate) spec: Spec,
+    /// The connection for the fetches of each key.
+    links: [Link; KEYS],
     clock_ms: AtomicU64,
 }
 
@@ -68,6 +72,7 @@ impl Stage {
             copies: Copies::new(Versions::default(), limits),
             origin: Origin::new(version),
             spec: Spec::default(),
+            links: Default::default(),
             clock_ms: AtomicU64::new(1),
         })
     }
@@ -159,38 +164,64 @@ impl Stage {
     fn fly(&self, begun: &Begun) -> FlightResult {
         let (flight, is_first) = self.join(begun);
         if is_first {
-            self.complete(&flight);
+            self.complete(begun.key);
         }
         self.wait(&flight)
     }
 
     /// Joins or begins the flight of a key.
     pub(crate) fn join(&self, begun: &Begun) -> (Arc<Flight>, bool) {
-        let waker = waker();
-        let place = self.place(begun.key);
-        self.copies.join(place, NAMES[begun.key], begun.now_ms, Some(&waker))
-    }
-
-    /// Fetches the item of a flight, and lands the flight.
-    pub(crate) fn complete(&self, flight: &Arc<Flight>) {
-        self.origin.note(flight.place().subscription, number(flight));
-        self.land(flight, self.fetched(flight));
-    }
-
-    /// Does the second step of a fetch.
-    pub(crate) fn fetched(&self, flight: &Flight) -> FlightResult {
-        let version = self.origin.version(number(flight));
-        if version == 0 {
-            return FlightResult::Absent { is_noted: true };
+        let Begun { key, now_ms, .. } = *begun;
+        let joined = self.copies.join(self.place(key), NAMES[key], now_ms, Some(&waker()));
+        if joined.1 {
+            self.links[key].send(&joined.0);
         }
-        let value = vec![0];
-        let fetched = Fetched { value, flags: 0, cas: version, ttl_ms: None, is_noted: true };
-        FlightResult::Value(Arc::new(fetched))
+        joined
     }
 
-    /// Lands a flight. Returns whether the value was kept.
-    pub(crate) fn land(&self, flight: &Arc<Flight>, result: FlightResult) -> bool {
-        self.copies.land(flight, self.place(number(flight)), result).is_ok()
+    /// Has the origin answer the fetches of a key that were sent, and lands their flights.
+    pub(crate) fn complete(&self, key: usize) {
+        while self.answer_fetch(key) {}
+        self.receive(key);
+    }
+
+    /// Has the origin answer the first fetch of a key. Returns false if there was none.
+    pub(crate) fn answer_fetch(&self, key: usize) -> bool {
+        self.answer_fetch_with(key, FlightResult::Value)
+    }
+
+    /// Same as [`Self::answer_fetch`], with another answer instead of the item.
+    pub(crate) fn answer_fetch_with(
+        &self,
+        key: usize,
+        answer: impl FnOnce(Arc<Fetched>) -> FlightResult,
+    ) -> bool {
+        self.links[key].answer(|flight| {
+            self.origin.note(flight.place().subscription, key);
+            let cas = self.origin.version(key);
+            if cas == 0 {
+                return FlightResult::Absent { is_noted: true };
+            }
+            let value = vec![0];
+            answer(Arc::new(Fetched { value, flags: 0, cas, ttl_ms: None, is_noted: true }))
+        })
+    }
+
+    /// Lands the flights of a key whose answers have arrived. Returns how many values were kept.
+    pub(crate) fn receive(&self, key: usize) -> usize {
+        self.links[key].receive(|flight, result| self.land(key, flight, result))
+    }
+
+    /// Lands the flight of a key whose answer has arrived first. Only one thread of the scene may
+    /// land flights of the key.
+    pub(crate) fn receive_first(&self, key: usize) {
+        self.links[key].receive_first(|flight, result| self.land(key, flight, result));
+    }
+
+    fn land(&self, key: usize, flight: &Arc<Flight>, result: FlightResult) -> bool {
+        let is_late = flight.result().is_some();
+        // Rule: LateIsIgnored
+        !is_late && self.copies.land(flight, self.place(key), result).is_ok()
     }
 
     /// Joins a flight that may be detached, and waits until it has landed.
@@ -289,10 +320,6 @@ pub(crate) fn version(result: &FlightResult) -> u64 {
         FlightResult::Absent { .. } => 0,
         FlightResult::Uncopied | FlightResult::Failed(_) => unreachable!("{result:?}"),
     }
-}
-
-fn number(flight: &Flight) -> usize {
-    NAMES.iter().position(|name| *name == flight.key()).unwrap()
 }
 
 /// Returns the bucket of a key. The first two keys share a bucket. Each subscription has other
