@@ -83,6 +83,15 @@ impl Condition<'_> {
         }
     }
 
+    /// True if the new record replaces a certain item: the one with a cas token, or the one that the
+    /// record was made from.
+    pub(crate) fn names_item(&self) -> bool {
+        match self {
+            Self::Requested(request) => request.cas.is_some(),
+            Self::Replace(_) | Self::Loaded(_) | Self::Restored(_) | Self::Reserve(_) => true,
+        }
+    }
+
     /// True if the publication counts as a stored item. Same as in memcached, a number that keeps
     /// its length is not a new item.
     pub(crate) fn is_new_item(&self) -> bool {

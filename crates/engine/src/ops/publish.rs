@@ -131,8 +131,9 @@ impl Engine {
         let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
         if pieces.iter().any(|piece| self.segments().is_flushed(piece.sequence)) {
             // A flush happened while the value was arriving. The store counts as done before the
-            // flush.
-            old.inspect(|old| {
+            // flush, so a live item, which was stored after the flush, stays.
+            let stays = live.is_some() && !condition.names_item();
+            old.filter(|_| !stays).inspect(|old| {
                 self.index().report_removal(old, Reason::Cleared);
                 self.index().unlink(op.thread, old);
             });

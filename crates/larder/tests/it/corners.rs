@@ -35,6 +35,22 @@ fn an_append_of_more_than_sixteen_mebibytes_keeps_other_items_intact() {
     cache.validate().unwrap();
 }
 
+/// The store of the upload counts as done before the clear.
+#[test]
+fn an_upload_overtaken_by_a_clear_leaves_the_item_that_was_stored_after_the_clear() {
+    for mode in [StoreMode::Set, StoreMode::Replace] {
+        let cache = Cache::builder().memory_bytes(16 << 20).open().unwrap();
+        cache.set("k", "before", None).unwrap();
+        let mut upload = cache.upload(b"k", 400_000).unwrap();
+        upload.push(&[1; 200_000]).unwrap();
+        cache.clear();
+        cache.set("k", "after", None).unwrap();
+        upload.push(&[1; 200_000]).unwrap();
+        assert!(matches!(upload.store(&StoreRequest::new(b"k", mode)), Ok(Stored::Stored { .. })));
+        assert_eq!(cache.get("k").as_deref(), Some(&b"after"[..]), "{mode:?}");
+    }
+}
+
 #[test]
 fn an_upload_overtaken_by_a_clear_leaves_no_item() {
     let cache = Cache::builder().memory_bytes(4 << 20).clock(Clock::Ticked).open().unwrap();

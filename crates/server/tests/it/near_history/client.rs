@@ -314,17 +314,12 @@ impl<'a> Client<'a> {
         self.store(key, "set", &line, version, &value)
     }
 
-    /// Stores a value that near caches do not keep. If a flush overtakes it, a large value counts
-    /// as stored before the flush, but it still removes the item that was stored after the flush.
+    /// Stores a value that near caches do not keep.
     fn set_large(&mut self, key: usize) -> Result<()> {
         let write = self.new_write();
         let value = self.round.keys.value(key, write, true);
         let line = self.text_line(key, "set", &value);
-        self.store(key, "set", &line, Version::of(write), &value)?;
-        if let Some(event) = self.events.last().copied() {
-            self.events.push(Event { did: Did::MayHaveRemoved, ..event });
-        }
-        Ok(())
+        self.store(key, "set", &line, Version::of(write), &value)
     }
 
     fn add(&mut self, key: usize) -> Result<()> {
