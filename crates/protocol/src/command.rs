@@ -289,6 +289,9 @@ pub struct Fetch<'a> {
     pub known_cas: Option<u64>,
     /// The cas token of the empty item that `vivify` stores.
     pub version: Option<u64>,
+    /// False if the peer must not receive the recache token of an item that is stale or expires
+    /// soon.
+    pub claims: bool,
 }
 
 impl Fetch<'_> {
@@ -303,6 +306,7 @@ impl Fetch<'_> {
         touch_first: false,
         known_cas: None,
         version: None,
+        claims: true,
     };
 }
 

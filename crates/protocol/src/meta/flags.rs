@@ -58,6 +58,7 @@ flags! {
     b'u' "" "g" "Do not count the get as a read.";
     b'v' "" "ga" "Return the value.";
     b'x' "" "d" "Keep the item, but clear its value, client flags and exptime.";
+    b'_' "" "g" "Leave the recache token to other clients. memcached does not know this flag.";
 }
 
 /// A set of letters.

@@ -19,8 +19,10 @@ pub(crate) struct PassRequest {
 const LARGE_BYTES: usize = 64 * 1024;
 
 impl PassRequest {
-    /// Creates the request for a read, or for one key of a list.
-    pub(crate) fn read(command: &Command<'_>, frame: &Frame<'_>) -> Option<Self> {
+    /// Creates the request for a read, or for one key of a list. If the client `only_reads`, it
+    /// leaves the recache token to clients that may change the item: the origin, which sees only
+    /// the near cache, does not know which client asks.
+    pub(crate) fn read(command: &Command<'_>, frame: &Frame<'_>, only_reads: bool) -> Option<Self> {
         let key = command.key()?;
         let mut bytes = Vec::new();
         match frame {
@@ -49,7 +51,8 @@ impl PassRequest {
                 bytes.extend_from_slice(frame.key);
                 bytes.push(b' ');
                 bytes.extend_from_slice(frame.flags.trim_ascii());
-                bytes.extend_from_slice(b"\r\n");
+                let claims = matches!(command, Command::Fetch(fetch) if fetch.claims);
+                bytes.extend_from_slice(if only_reads && claims { b" _\r\n" } else { b"\r\n" });
             }
             Frame::Binary(frame) => {
                 bytes.extend_from_slice(&header(frame.opcode, key.len(), frame.opaque));

@@ -33,6 +33,7 @@ pub(crate) fn get<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
         touch_first: asked.touch_first,
         known_cas: asked.cas,
         version: asked.version,
+        claims: !asked.letters.has(b'_'),
     };
     asked.command(Command::Fetch(fetch), key, words.rest(), consumed)
 }

@@ -217,7 +217,10 @@ impl Executor {
     /// True if a client should refresh the item, no client has the recache token yet, and this
     /// client may store a new value. Otherwise the token would be lost to the clients that may.
     fn is_due(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
-        !meta.token_sent && (meta.stale || self.dies_early(fetch, meta)) && !self.only_reads.get()
+        !meta.token_sent
+            && (meta.stale || self.dies_early(fetch, meta))
+            && fetch.claims
+            && !self.only_reads.get()
     }
 
     fn dies_early(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {

@@ -123,7 +123,7 @@ impl Session {
         consumed: usize,
         reads_much: bool,
     ) -> Step {
-        match PassRequest::read(command, frame) {
+        match PassRequest::read(command, frame, self.only_reads(command)) {
             Some(request) if reads_much => {
                 self.await_answer(batch, request.reading_much(), frame, consumed)
             }
@@ -143,7 +143,7 @@ impl Session {
             command,
             Command::Get { .. } | Command::LeaseGet { .. } | Command::Inspect { .. }
         ) && matches!(frame, Frame::Text { .. });
-        if is_of_list {
+        if is_of_list || self.only_reads(command) {
             return self.read_at_origin(batch, command, frame, consumed, false);
         }
         let bytes = input.get(..consumed).unwrap_or_default().to_vec();

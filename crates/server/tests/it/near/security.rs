@@ -72,3 +72,27 @@ fn a_near_cache_judges_its_own_users() -> Result<()> {
     assert_eq!(get(&mut reader, "w:k")?, hit("w:k", "v"));
     Ok(())
 }
+
+/// The recache token of a stale item goes to a client that can store a new value.
+#[test]
+fn a_client_that_may_only_read_takes_no_recache_token() -> Result<()> {
+    let users = UsersFile::new(&[
+        user("reader", &hash("r", 64)?, ", rights = \"read\""),
+        user("writer", &hash("w", 64)?, ", rights = \"write\""),
+    ])?;
+    let chain = Chain::start(&[])?;
+    let near = start_near(&shown(chain.origin.address()), &["--users", users.path()])?;
+    let mut origin = chain.origin.connect()?;
+    let (mut reader, mut writer) = (near.connect()?, near.connect()?);
+    log_in(&mut reader, "reader", "r")?;
+    log_in(&mut writer, "writer", "w")?;
+    for flags in ["v", "v h", "s v q"] {
+        set(&mut origin, "k", "value")?;
+        assert_eq!(ask(&mut origin, "md k I T60\r\n", "\r\n")?, "HD\r\n");
+        let seen = ask(&mut reader, &format!("mg k {flags}\r\nmn\r\n"), "MN\r\n")?;
+        ensure!(seen.contains(" X") && !seen.contains(" W"), "{flags}: {seen:?}");
+        let won = ask(&mut writer, "mg k v\r\n", "value\r\n")?;
+        ensure!(won.contains(" W"), "after {flags}: {won:?}");
+    }
+    Ok(())
+}
