@@ -17,6 +17,15 @@ where
     }
 }
 
+/// Parses the exponent of a Zipf distribution.
+///
+/// # Errors
+/// The text is not a number from 0 to 10. The message says so.
+pub fn skew(text: &str) -> Result<f64, String> {
+    let skew = text.parse().ok().filter(|skew| (0.0..=10.0).contains(skew));
+    skew.ok_or_else(|| "expected a number from 0 to 10".to_owned())
+}
+
 /// Formats untrusted bytes for a message: in quotes, on one line, and without control characters,
 /// so that they cannot look like a part of the message or change the terminal.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@
 //! | `request` | keys, values and the times at which requests are due |
 //! | `options` | the options of a load |
 //! | `connect` | blocking connections, TLS, logins |
-//! | `address`, `argument`, `mix`, `outcome`, `sizes`, `tally`, `trace`, `units`, `value` | addresses and numbers of the command line; random numbers, the outcome of a subcommand, sizes of values, counts, traces, units, values |
+//! | `address`, `argument`, `mix`, `outcome`, `sizes`, `skewed`, `tally`, `trace`, `units`, `value` | addresses and numbers of the command line; random numbers, the outcome of a subcommand, sizes of values, keys of a Zipf distribution, counts, traces, units, values |
 //!
 //! The tool's other subcommands share [`address`], [`argument`], [`mod@connect`], [`mod@mix`],
 //! [`trace`] and [`value`].
@@ -45,6 +45,7 @@ mod outcome;
 mod report;
 mod request;
 mod sizes;
+mod skewed;
 mod tally;
 pub mod trace;
 mod units;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 
 use crate::address::{Address, ServerArgument};
-use crate::argument::whole;
+use crate::argument::{skew, whole};
 use crate::connect::login::LoginArguments;
 use crate::connect::tls::TlsArguments;
 use crate::sizes::Sizes;
@@ -296,11 +296,6 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.01..=1e8).contains(rate));
     rate.ok_or_else(|| "expected requests per second, 0.01 to 100000000".to_owned())
-}
-
-pub(crate) fn skew(text: &str) -> Result<f64, String> {
-    let skew = text.parse().ok().filter(|skew| (0.0..=10.0).contains(skew));
-    skew.ok_or_else(|| "expected a number from 0 to 10".to_owned())
 }
 
 const GET_SHARE: f64 = 0.9;

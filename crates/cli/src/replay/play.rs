@@ -13,6 +13,10 @@ use larder_loadgen::value::write_value;
 
 /// The cache on which a trace is replayed.
 pub(crate) trait Target {
+    /// Tells the target that the request with this index of the trace follows. A get that misses is
+    /// followed by a set of the same request.
+    fn begin_request(&mut self, _index: usize) {}
+
     /// Tells the cache that the trace has reached this second.
     fn begin_second(&mut self, second: u32);
 
@@ -80,6 +84,7 @@ pub(crate) fn play(trace: &Trace, walker: &Walker<'_>, target: &mut impl Target)
         }
         let key = Key::of(request.id);
         if key.thread(walker.thread_count()) == walker.thread() {
+            player.target.begin_request(index);
             player.play(&key, request)?;
         }
         progress.show(index);

@@ -114,6 +114,83 @@ fn an_unreadable_file_is_named() {
 }
 
 #[test]
+fn a_trace_is_drawn_from_a_seed() {
+    let draw = |more: &[&str]| {
+        let args = ["replay", "--keys", "1000", "--memory", "16m", "--writes", "0.1"];
+        counts(&larder(b"", &[&args[..], more].concat()))
+    };
+    let [requests, gets, ..] = draw(&[]);
+    let gets: u32 = gets.parse().unwrap();
+    assert_eq!(requests, "10000", "ten for each key");
+    assert!((8800..9200).contains(&gets), "a tenth are writes: {gets}");
+    assert_eq!(draw(&[]), draw(&[]));
+    assert_ne!(draw(&[]), draw(&["--seed", "1"]));
+    let [requests, _, _, misses, _] = draw(&["--requests", "2000", "--skew", "0"]);
+    assert_eq!(requests, "2000");
+    // Of 1800 gets with equal keys, 1000 × (1 - e^-1.8) are the first of their key.
+    assert!((700..900).contains(&misses.parse().unwrap()), "{misses}");
+    let refused = |args: &[&str], part: &str| {
+        larder(b"", &[&["replay"], args].concat()).failed(2, part);
+    };
+    refused(&["--keys", "9", "--memory", "1m", "--writes", "1.1"], "a number from 0 to 1");
+    refused(&["--keys", "9", "--memory", "1m", "--skew", "11"], "a number from 0 to 10");
+    refused(&["--keys", "9", "--trace", "t", "--memory", "1m"], "cannot be used with");
+    refused(&["--memory", "1m"], "--trace <FILE>");
+}
+
+/// Replays a drawn trace of 20,000 keys on near caches that hold a part of them.
+fn replay_near(more: &[&str]) -> Ran {
+    let args = ["replay", "--keys", "20000", "--value-bytes", "300", "--near-memory", "2m"];
+    let ran = larder(b"", &[&args[..], more].concat());
+    assert_eq!((ran.exit_code, &*ran.value("wrong_values")), (0, "0"), "{ran:?}");
+    ran
+}
+
+fn number(ran: &Ran, name: &str) -> f64 {
+    ran.value(name).parse().unwrap()
+}
+
+#[test]
+fn near_caches_hit_about_as_often_as_the_bound_and_never_return_an_old_value() {
+    let ran = replay_near(&["--near", "4", "--writes", "0.01"]);
+    assert_eq!(ran.value("origin_misses"), "0", "the origin has every item: {ran:?}");
+    let (hits, bound) = (number(&ran, "near_hit_ratio"), number(&ran, "near_hit_ratio_fifo"));
+    assert!(hits > bound - 0.01 && hits < 0.9, "{ran:?}");
+    assert_eq!(number(&ran, "near_gets") + number(&ran, "near_writes"), 100_000.0, "one half");
+    assert_eq!(
+        number(&ran, "near_gets"),
+        number(&ran, "near_hits") + number(&ran, "origin_fetches")
+    );
+    let told = number(&ran, "messages_per_write");
+    assert!(told > 1.0 && told <= 4.0, "{ran:?}");
+    assert!(number(&ran, "copies_dropped") <= number(&ran, "messages") * 1.1, "{ran:?}");
+
+    // A near cache that is alone needs no message but for what it reads and writes itself.
+    let alone = replay_near(&["--near", "1", "--writes", "0"]);
+    assert_eq!((number(&alone, "messages"), number(&alone, "copies_dropped")), (0.0, 0.0));
+    assert!(number(&alone, "near_hit_ratio") > hits, "{alone:?}");
+}
+
+#[test]
+fn many_near_caches_share_the_bits_of_interest() {
+    let ran = replay_near(&["--near", "128", "--writes", "0.5", "--requests", "40000"]);
+    // A change of a hot key tells both near caches of a bit, of which often one has a copy.
+    assert!(number(&ran, "messages") > number(&ran, "copies_dropped") * 1.5, "{ran:?}");
+}
+
+#[test]
+fn an_origin_that_evicts_behind_near_caches_is_compared_with_it_alone() {
+    let ran = replay_near(&["--near", "4", "--writes", "0.01", "--memory", "4m"]);
+    let (behind, alone) = (number(&ran, "origin_misses"), number(&ran, "origin_misses_alone"));
+    assert!(number(&ran, "origin_evictions") > 0.0 && alone > 1000.0, "{ran:?}");
+    // Only one in 16 reads of copies, and no fetch, tells the origin what is used.
+    assert!(behind < alone * 1.25, "{ran:?}");
+    let args = ["replay", "--keys", "9", "--near", "1"];
+    larder(b"", &args).failed(2, "--near-memory <BYTES>");
+    larder(b"", &[&args[..], &["--near-memory", "9k"]].concat()).failed(2, "a quarter is for");
+}
+
+#[test]
 fn a_real_trace_has_about_the_miss_ratio_of_an_lru() {
     let Some(folder) = larder_testkit::traces() else { return };
     let trace = folder.join("web07.csv.zst").display().to_string();

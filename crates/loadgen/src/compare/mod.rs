@@ -14,12 +14,12 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::argument::whole;
+use crate::argument::{skew, whole};
 use crate::measure::Plan;
 use crate::measure::live::Live;
 use crate::measure::pin::processors;
 use crate::measure::stop::Stop;
-use crate::options::{LoadArguments, rate, skew};
+use crate::options::{LoadArguments, rate};
 use crate::outcome::Outcome;
 use server::{Contestant, Folder};
 use table::{Row, Table};

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Result, ensure};
 use rand::SeedableRng;
-use rand::distr::Distribution;
 use rand::rngs::SmallRng;
-use rand_distr::Zipf;
 
 use crate::mix::mix;
 use crate::options::LoadArguments;
 use crate::sizes::{Sizes, VALUE_BYTES_MAX};
+use crate::skewed::{SkewedKeys, share};
 use crate::trace::{Operation, Trace};
 
 /// A request, with the number of its key.
@@ -160,18 +159,16 @@ fn value_bytes(item_bytes: u32) -> u32 {
 pub(crate) struct Draw {
     pool: Pool,
     random: SmallRng,
-    zipf: Option<Zipf<f64>>,
+    keys: SkewedKeys,
 }
 
 impl Draw {
     /// Seeds the generator with the pool's seed and the thread number, so that threads differ but a
     /// run with the same seed is repeatable.
     pub(crate) fn new(pool: &Pool, thread: u32) -> Self {
-        let zipf = (pool.skew > 0.0).then(|| {
-            Zipf::new(f64::from(pool.key_count), pool.skew).expect("both numbers are above 0")
-        });
+        let keys = SkewedKeys::new(pool.key_count, pool.skew);
         let random = SmallRng::seed_from_u64(mix(mix(pool.seed).wrapping_add(u64::from(thread))));
-        Self { pool: pool.clone(), random, zipf }
+        Self { pool: pool.clone(), random, keys }
     }
 
     /// Draws the next request.
@@ -210,23 +207,12 @@ impl Draw {
 
     fn of_mode(&mut self, key: u32) -> Drawn {
         let gets = self.pool.gets;
-        let is_get = gets >= 1.0 || (gets > 0.0 && self.share() < gets);
+        let is_get = gets >= 1.0 || (gets > 0.0 && share(&mut self.random) < gets);
         Drawn { is_get, ..self.pool.set(key) }
     }
 
     fn key(&mut self) -> u32 {
-        match &self.zipf {
-            Some(zipf) => (zipf.sample(&mut self.random) as u32 - 1).min(self.pool.key_count - 1),
-            None => {
-                let word = rand::Rng::next_u64(&mut self.random) >> 32;
-                ((word * u64::from(self.pool.key_count)) >> 32) as u32
-            }
-        }
-    }
-
-    /// Returns a number from 0 to below 1.
-    fn share(&mut self) -> f64 {
-        (rand::Rng::next_u64(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64
+        self.keys.draw(&mut self.random)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Request traces: parses text into requests.
+//! Request traces: parses text into requests, or draws requests at random.
 //!
 //! A trace is lines of `key[,size[,ttl[,op]]]`, compressed by zstd. Keys are numbered in the order
 //! of their first appearance. The size covers key and value. A line contains it at the first
@@ -7,6 +7,7 @@
 //! line; without a TTL, or with 0, the item never expires. An op of 1 is a set. A line without an
 //! op is a look-aside get: a get, and a set if it misses.
 
+mod drawn;
 mod sizes;
 
 use std::fs::File;
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::argument::Quoted;
 
+pub use drawn::Drawing;
 pub use sizes::Sizes;
 
 /// A trace in memory.

@@ -29,6 +29,11 @@ pub struct Near {
 }
 
 impl Near {
+    /// Returns the part of the memory of a near cache that it uses for the keys of its copies.
+    pub fn listed_bytes(memory_bytes: u64) -> u64 {
+        memory_bytes / LISTED_PART
+    }
+
     pub(crate) fn new(values: &Values) -> Option<Self> {
         let origin = values.text(Id::Origin).and_then(OriginAddress::parse)?;
         // Both rows have a default.
@@ -43,6 +48,9 @@ impl Near {
         })
     }
 }
+
+/// The keys of the copies use the memory divided by this.
+const LISTED_PART: u64 = 4;
 
 /// The limits of `--near-max-stale`. Below, the messages of the origin would often arrive too late.
 const STALE_MIN: Duration = Duration::from_millis(100);

@@ -234,7 +234,7 @@ impl Options {
 
     /// Returns the part of `-m` that a near cache uses for the keys of its copies.
     pub fn listed_bytes(&self) -> u64 {
-        if self.near.is_some() { self.memory_bytes / LISTED_PART } else { 0 }
+        if self.near.is_some() { Near::listed_bytes(self.memory_bytes) } else { 0 }
     }
 
     /// Returns the bytes that a server with these options uses at most beyond its cache: the
@@ -318,9 +318,6 @@ impl Options {
         }
     }
 }
-
-/// The part of `-m` that a near cache uses for the keys of its copies is the whole divided by this.
-const LISTED_PART: u64 = 4;
 
 /// Returns the protocol of `-B`. If it is not given, returns the protocol that the authentication
 /// needs.
