@@ -52,6 +52,8 @@ pub(super) enum Kind {
     Memory,
     Evictions,
     Disk,
+    Near,
+    Followers,
     Connections,
     HotByRate,
     HotByBytes,
@@ -80,6 +82,8 @@ impl Board {
         self.tables.extend(latency(&self.latencies));
         self.tables.extend([memory(&change), evictions(&change)]);
         self.tables.extend(disk(&change, &now));
+        self.tables.extend(near(&change, &now));
+        self.tables.extend(followers(&change));
         self.tables.push(connections(&change, &now));
         self.tables.extend(hot_tables(&now.hot));
         self.last = Some(now);
@@ -302,6 +306,42 @@ fn disk(change: &Change<'_>, now: &Sample) -> Option<Table> {
         ("items unreadable", count(total("tier_items_unreadable"))),
     ];
     Some(pairs(Kind::Disk, "Disk", rows))
+}
+
+/// Returns the table of a near cache; `None` if the server owns its items.
+fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
+    let state = now.status["larder"]["near_state"].as_str()?.escape_default().to_string();
+    let is_fresh = change.total("near_fresh") == Some(1.0);
+    let state = match &*state {
+        "copies" if is_fresh => "reports its changes".to_owned(),
+        "copies" => "late: copies unused".to_owned(),
+        "passes" => "reports no changes".to_owned(),
+        _ => state,
+    };
+    let rows = vec![
+        ("origin", state),
+        ("hit ratio", percent(change.grown("get_hits"), change.grown("cmd_get"))),
+        ("fetched per second", count(change.rate(&["near_fetches"]))),
+        ("passed to it per second", count(change.rate(&["near_passed"]))),
+        ("changes per second", count(change.rate(&["near_changes"]))),
+        ("copies dropped per second", count(change.rate(&["near_dropped"]))),
+        ("failed requests", count(change.totals(&["near_unreachable", "near_unanswered"]))),
+        ("streams lost", count(change.total("near_streams_lost"))),
+    ];
+    Some(pairs(Kind::Near, "Near cache", rows))
+}
+
+/// Returns the table of the near caches that follow the server; `None` if there are none.
+fn followers(change: &Change<'_>) -> Option<Table> {
+    let number = change.total("followers").filter(|number| *number > 0.0)?;
+    let rows = vec![
+        ("near caches", count(Some(number))),
+        ("items fetched per second", count(change.rate(&["follower_fetches"]))),
+        ("changes sent per second", count(change.rate(&["follower_changes"]))),
+        ("flushes sent", count(change.total("follower_flushes"))),
+        ("because one was slow", count(change.total("follower_overflows"))),
+    ];
+    Some(pairs(Kind::Followers, "Followers", rows))
 }
 
 fn connections(change: &Change<'_>, now: &Sample) -> Table {

@@ -274,6 +274,7 @@ mod tests {
                 sample.status["stats"][name] = json!(time_ms / 1000 * at_once);
             }
             sample.status["tier"]["durability"] = json!("interval=60000");
+            sample.status["larder"]["near_state"] = json!("copies");
             sample.status["latency"]["bounds_secs"] = json!([0.524_288, 1]);
             sample.status["silent_secs"] = json!(0.0099);
             sample.address = "unix:/run/larder/a-longer-name-of-a-folder/admin.sock".to_owned();
@@ -352,6 +353,18 @@ mod tests {
         "tier_items_evicted",
         "tier_items_dropped",
         "tier_items_unreadable",
+        "near_fetches",
+        "near_passed",
+        "near_changes",
+        "near_dropped",
+        "near_unreachable",
+        "near_unanswered",
+        "near_streams_lost",
+        "followers",
+        "follower_fetches",
+        "follower_changes",
+        "follower_flushes",
+        "follower_overflows",
     ];
 
     #[test]
@@ -459,6 +472,45 @@ mod tests {
         board.show(sample(5000, 2000));
         let text = board.text();
         assert!(!text.contains("Disk") && text.contains("draining"), "{text}");
+    }
+
+    #[test]
+    fn a_near_cache_and_an_origin_have_a_table() {
+        let of = |time_ms: u64, rows: Value| {
+            let mut sample = sample(time_ms, time_ms);
+            let rows = rows.as_object().unwrap().clone();
+            sample.status["larder"].as_object_mut().unwrap().extend(rows);
+            sample
+        };
+        let near = |time_ms: u64, state: &str, is_fresh: bool| {
+            let rows = json!({ "near_state": state, "near_fresh": u64::from(is_fresh),
+                "near_fetches": time_ms / 10, "near_passed": 0, "near_changes": time_ms / 20,
+                "near_dropped": 0, "near_unreachable": 3, "near_unanswered": 4,
+                "near_streams_lost": 2 });
+            of(time_ms, rows)
+        };
+        let mut board = Board::default();
+        board.show(near(1000, "copies", true));
+        board.show(near(3000, "copies", true));
+        let shown = [" Near cache ", "reports its changes", "100", "50", "7"];
+        assert_shows(&all_pages(&board, (120, 40)), &shown);
+        assert_shows(&all_pages(&board, (80, 24)), &shown[..2]);
+        for (state, is_fresh, shown) in [
+            ("copies", false, "late: copies unused"),
+            ("passes", false, "reports no changes"),
+            ("unreachable", false, "unreachable"),
+            ("\u{1b}", false, "\\u{1b}"),
+        ] {
+            board.show(near(5000, state, is_fresh));
+            assert_shows(&all_pages(&board, (120, 40)), &[shown]);
+        }
+        assert!(!board.text().contains("Followers"));
+        let origin = |number: u64| json!({ "followers": number, "follower_changes": 9 });
+        board.show(of(7000, origin(2)));
+        assert_shows(&all_pages(&board, (120, 40)), &[" Followers ", "near caches "]);
+        board.show(of(9000, origin(0)));
+        let text = board.text();
+        assert!(!text.contains("Followers") && !text.contains("Near cache"), "{text}");
     }
 
     #[test]

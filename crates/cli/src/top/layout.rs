@@ -126,12 +126,14 @@ const LEFT: &[Part] = &[
     Part::History,
     Part::Table(Kind::Evictions),
     Part::Table(Kind::Disk),
+    Part::Table(Kind::Near),
 ];
 
 const RIGHT: &[Part] = &[
     Part::Table(Kind::Latency),
     Part::Table(Kind::Memory),
     Part::Table(Kind::Connections),
+    Part::Table(Kind::Followers),
     Part::Map,
     Part::Table(Kind::HotByBytes),
 ];
@@ -140,6 +142,8 @@ const NARROW: &[Part] = &[
     Part::Table(Kind::Summary),
     Part::Table(Kind::Requests),
     Part::Table(Kind::HotByRate),
+    Part::Table(Kind::Near),
+    Part::Table(Kind::Followers),
     Part::Table(Kind::Latency),
     Part::Table(Kind::Evictions),
     Part::History,

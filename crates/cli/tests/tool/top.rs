@@ -61,6 +61,45 @@ fn a_snapshot_has_the_rates_of_a_second() {
 }
 
 #[test]
+fn a_snapshot_of_a_near_cache_and_of_its_origin_shows_both_sides() {
+    let origin = Managed::start(&["--followers", "2"]);
+    let address = origin.fixture.address();
+    let near = Managed::start(&["--origin", &address]);
+    let snapshot =
+        |of: &Managed| String::from_utf8(of.larder(&["top", "--once"]).printed()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut text = snapshot(&near);
+    while !text.contains("reports its changes") {
+        assert!(Instant::now() < deadline, "{text}");
+        text = snapshot(&near);
+    }
+    let is_done = AtomicBool::new(false);
+    let (at_near, at_origin) = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = near.fixture.server.connect().unwrap();
+            while !is_done.load(Relaxed) {
+                stream.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n").unwrap();
+                stream.ask(b"get k\r\n", b"END\r\n").unwrap();
+                stream.ask(b"get k\r\n", b"END\r\n").unwrap();
+                sleep(Duration::from_millis(5));
+            }
+        });
+        let shown = (snapshot(&near), snapshot(&origin));
+        is_done.store(true, Relaxed);
+        shown
+    });
+    for name in ["fetched per second", "passed to it per second", "changes per second"] {
+        assert!(number(&at_near, name) > 1.0, "{name}: {at_near}");
+    }
+    assert_eq!(number(&at_near, "failed requests"), 0.0, "{at_near}");
+    assert_eq!(number(&at_origin, "near caches"), 1.0, "{at_origin}");
+    for name in ["items fetched per second", "changes sent per second"] {
+        assert!(number(&at_origin, name) > 1.0, "{name}: {at_origin}");
+    }
+    assert!(!at_origin.contains("Near cache") && !at_near.contains("Followers"));
+}
+
+#[test]
 fn a_snapshot_needs_a_server_and_the_screen_a_terminal() {
     let managed = Managed::start(&[]);
     managed.larder(&["top"]).failed(2, "the output is not a terminal: larder top --once");
