@@ -34,6 +34,13 @@ pub(super) struct Process {
 }
 
 impl Facts {
+    /// Returns the facts of a server on another machine with these statistics, for tests.
+    #[cfg(test)]
+    pub(super) fn of_rows(rows: &[(&str, &str)]) -> Self {
+        let rows = rows.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self { rows: rows.collect(), settings: BTreeMap::new(), process: None }
+    }
+
     /// Reads the facts about a server.
     ///
     /// # Errors
@@ -59,6 +66,11 @@ impl Facts {
     /// Returns a statistic; 0 if the server does not have it.
     pub(super) fn number(&self, name: &str) -> u64 {
         self.rows.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    /// Returns a statistic that is a word; empty if the server does not have it.
+    pub(super) fn word(&self, name: &str) -> &str {
+        self.rows.get(name).map_or("", String::as_str)
     }
 
     /// Returns a setting; empty if the server does not have it.

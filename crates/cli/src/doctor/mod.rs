@@ -13,6 +13,8 @@
 //! | `pages.rs` | memory without huge pages |
 //! | `restart.rs` | items that a restart would lose |
 //! | `disk.rs` | a disk tier that is full, failed, slow, damaged, or does not fit its options |
+//! | `near.rs` | a near cache whose origin is gone or silent, or whose copies are of little use |
+//! | `followers.rs` | near caches that an origin serves badly |
 //! | `memory_file.rs` | the state of a memory file |
 
 mod buffers;
@@ -20,8 +22,10 @@ mod connections;
 mod disk;
 mod event_loop;
 mod facts;
+mod followers;
 mod memory;
 mod memory_file;
+mod near;
 mod pages;
 mod restart;
 mod service;
@@ -96,6 +100,8 @@ const RULES: &[&[Rule]] = &[
     pages::RULES,
     restart::RULES,
     disk::RULES,
+    near::RULES,
+    followers::RULES,
 ];
 
 /// The names of all findings, for `--ignore`.
@@ -120,6 +126,19 @@ const NAMES: &[&str] = &[
     "disk-space",
     "disk-stop",
     "disk-clock",
+    "near-unreachable",
+    "near-passes",
+    "near-late",
+    "near-silent",
+    "near-streams-lost",
+    "near-flushed",
+    "near-keys-full",
+    "near-buckets",
+    "near-changes",
+    "near-detached",
+    "followers-slow",
+    "followers-many",
+    "followers-unnoted",
     "file-old",
     "file-killed",
 ];

@@ -12,7 +12,9 @@ fn loses_items(facts: &Facts) -> Option<Finding> {
     let is_private = facts.setting("memory_file") == "(null)";
     let is_larder = facts.number("segment_bytes") > 0;
     let has_disk = !facts.setting("tier_path").is_empty();
-    (is_larder && is_private && !has_disk && items > 0).then(|| {
+    // The items of a near cache are copies.
+    let is_near = !facts.word("near_state").is_empty();
+    (is_larder && !is_near && is_private && !has_disk && items > 0).then(|| {
         let items = counted(items, "item");
         let sentence = format!(
             "a restart loses the items of the cache ({items}): start larderd with -e FILE on a \

@@ -16,6 +16,7 @@ mod directories;
 mod doctor;
 mod doctor_disk;
 mod doctor_kernel;
+mod doctor_near;
 mod hostile;
 mod messages;
 mod passwd;

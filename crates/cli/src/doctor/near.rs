@@ -1,0 +1,226 @@
+//! A near cache whose origin is gone or silent, or whose copies are of little use.
+
+use larder_loadgen::argument::were;
+
+use super::facts::Facts;
+use super::{Finding, Rule, percent};
+
+pub(super) const RULES: &[Rule] = &[
+    cannot_reach_its_origin,
+    passes_everything,
+    is_late,
+    is_not_answered,
+    loses_its_stream,
+    is_flushed,
+    has_full_lists,
+    shares_buckets,
+    copies_what_changes,
+    fetches_what_changes,
+];
+
+fn cannot_reach_its_origin(facts: &Facts) -> Option<Finding> {
+    (facts.word("near_state") == "unreachable").then(|| {
+        let sentence = "the origin cannot be reached, so that every request fails; the log of this \
+                        server has the reason. Start the origin, or correct --origin, --origin-ca, \
+                        --origin-login or the firewall";
+        Finding::new("near-unreachable", sentence.to_owned())
+    })
+}
+
+fn passes_everything(facts: &Facts) -> Option<Finding> {
+    (facts.word("near_state") == "passes").then(|| {
+        let sentence = "the origin reports no changes, so that nothing is copied and every request \
+                        crosses the network; the log of this server has the reason. An origin must \
+                        be a larderd and no near cache itself, needs --followers with at least the \
+                        number of its near caches, and reports nothing while it is upgraded or \
+                        another process has its memory file open";
+        Finding::new("near-passes", sentence.to_owned())
+    })
+}
+
+fn is_late(facts: &Facts) -> Option<Finding> {
+    (facts.word("near_state") == "copies" && facts.number("near_fresh") == 0).then(|| {
+        let sentence = "the origin has not answered for longer than --near-max-stale, so that \
+                        copies are not used. Look for an origin that hangs or a network that loses \
+                        packets; if the finding disappears, the connection had just begun";
+        Finding::new("near-late", sentence.to_owned())
+    })
+}
+
+fn is_not_answered(facts: &Facts) -> Option<Finding> {
+    let unanswered = facts.number("near_unanswered");
+    let asked = facts.number("near_fetches") + facts.number("near_passed");
+    let is_proved = unanswered >= UNANSWERED_MIN
+        && unanswered.saturating_mul(1000) >= asked.saturating_mul(UNANSWERED_PER_MILLE_MIN);
+    is_proved.then(|| {
+        let failed = were(unanswered, "request");
+        let sentence = format!(
+            "{failed} not answered by the origin within --origin-timeout, of {asked} that it was \
+             asked; changes among them may have been executed. Look for load on the origin or the \
+             network, or raise --origin-timeout"
+        );
+        Finding::new("near-silent", sentence)
+    })
+}
+
+/// A restart of the origin ends a stream once.
+fn loses_its_stream(facts: &Facts) -> Option<Finding> {
+    let (lost, uptime_secs) = (facts.number("near_streams_lost"), facts.number("uptime"));
+    (lost >= LOST_MIN && is_hourly(lost, uptime_secs)).then(|| {
+        let sentence = format!(
+            "the change stream of the origin was lost {lost} times in {} min, and each time all \
+             copies were dropped; the log has the reasons. Repair the network, raise \
+             --near-max-stale, or restart the origin less often",
+            uptime_secs / 60
+        );
+        Finding::new("near-streams-lost", sentence)
+    })
+}
+
+fn is_flushed(facts: &Facts) -> Option<Finding> {
+    let (flushes, uptime_secs) = (facts.number("near_flushes"), facts.number("uptime"));
+    (flushes >= LOST_MIN && is_hourly(flushes, uptime_secs)).then(|| {
+        let sentence = format!(
+            "all copies were dropped {flushes} times in {} min, because a client used flush_all, \
+             or this server did not read the reports of the origin as fast as items changed \
+             (follower_overflows at the origin). Remove items by prefix, or give this machine more \
+             processor time",
+            uptime_secs / 60
+        );
+        Finding::new("near-flushed", sentence)
+    })
+}
+
+fn has_full_lists(facts: &Facts) -> Option<Finding> {
+    let (bytes, most) = (facts.number("near_listed_bytes"), facts.number("near_listed_bytes_max"));
+    let share = percent(bytes, most);
+    (share >= LISTED_PERCENT_MIN).then(|| {
+        let sentence = format!(
+            "the keys of the copies use {share} % of a quarter of -m, their limit, so that copies \
+             make way in no useful order, even if memory for values is free. Raise -m, now {} MiB",
+            most.saturating_mul(4) >> 20
+        );
+        Finding::new("near-keys-full", sentence)
+    })
+}
+
+/// A report names a bucket of keys, and all copies of the bucket are dropped. If a report drops more
+/// than one copy on average, there are more copies than buckets.
+fn shares_buckets(facts: &Facts) -> Option<Finding> {
+    let (changes, dropped) = (facts.number("near_changes"), facts.number("near_dropped"));
+    let is_proved = changes >= CHANGES_MIN
+        && dropped.saturating_mul(10) >= changes.saturating_mul(DROPPED_PER_TEN_MIN);
+    is_proved.then(|| {
+        let sentence = format!(
+            "{changes} reports of the origin have dropped {dropped} copies: a report names a \
+             bucket of keys, and there is more than one copy a bucket, so that copies are dropped \
+             because of other keys. Keep fewer copies: lower -m, or let near caches serve \
+             different keys"
+        );
+        Finding::new("near-buckets", sentence)
+    })
+}
+
+fn copies_what_changes(facts: &Facts) -> Option<Finding> {
+    let (kept, dropped) = (facts.number("near_kept"), facts.number("near_dropped"));
+    let hits = facts.number("get_hits");
+    let hit_share = percent(hits, facts.number("cmd_get"));
+    let is_proved = kept >= CHANGES_MIN
+        && percent(dropped, kept) >= DROPPED_PERCENT_MIN
+        && hit_share < HITS_PERCENT_MAX;
+    is_proved.then(|| {
+        let sentence = format!(
+            "{dropped} of {kept} copies were dropped because their items changed, and only \
+             {hit_share} % of the reads found a copy: the items change about as often as they are \
+             read here. Let the programs that use them connect to the origin"
+        );
+        Finding::new("near-changes", sentence)
+    })
+}
+
+fn fetches_what_changes(facts: &Facts) -> Option<Finding> {
+    let (refused, fetched) = (facts.number("near_refused_detached"), facts.number("near_fetches"));
+    let share = percent(refused, fetched);
+    (fetched >= CHANGES_MIN && share >= REFUSED_PERCENT_MIN).then(|| {
+        let sentence = format!(
+            "{refused} of {fetched} fetched items ({share} %) were not kept, because they changed \
+             while they were fetched. Let the programs that change the same keys all the time \
+             connect to the origin"
+        );
+        Finding::new("near-detached", sentence)
+    })
+}
+
+/// True if something happens at least once an hour.
+fn is_hourly(times: u64, uptime_secs: u64) -> bool {
+    times.saturating_mul(3600) >= uptime_secs
+}
+
+const UNANSWERED_MIN: u64 = 10;
+const UNANSWERED_PER_MILLE_MIN: u64 = 1;
+
+/// Fewer losses may be restarts of the origin.
+const LOST_MIN: u64 = 5;
+
+/// The lists have parts, of which the fullest is full earlier than all together.
+const LISTED_PERCENT_MIN: u64 = 80;
+
+/// Fewer changes or fetches are not representative.
+const CHANGES_MIN: u64 = 1000;
+const DROPPED_PER_TEN_MIN: u64 = 15;
+const DROPPED_PERCENT_MIN: u64 = 50;
+const HITS_PERCENT_MAX: u64 = 50;
+const REFUSED_PERCENT_MIN: u64 = 10;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Returns the findings of rules on these statistics.
+    pub(in crate::doctor) fn found(rules: &[Rule], rows: &[(&str, &str)]) -> Vec<Finding> {
+        let facts = Facts::of_rows(rows);
+        rules.iter().filter_map(|rule| rule(&facts)).collect()
+    }
+
+    /// The statistics of a near cache without problems.
+    const HEALTHY: &[(&str, &str)] = &[
+        ("near_state", "copies"),
+        ("near_fresh", "1"),
+        ("uptime", "36000"),
+        ("cmd_get", "100000"),
+        ("get_hits", "80000"),
+        ("near_fetches", "20000"),
+        ("near_kept", "19000"),
+        ("near_passed", "3000"),
+        ("near_changes", "5000"),
+        ("near_dropped", "5000"),
+        ("near_listed_bytes", "500"),
+        ("near_listed_bytes_max", "1000"),
+        ("near_streams_lost", "9"),
+        ("near_flushes", "4"),
+        ("near_unanswered", "9"),
+    ];
+
+    #[test]
+    fn each_statistic_has_its_finding() {
+        assert_eq!(found(RULES, HEALTHY), []);
+        for (name, rows) in [
+            ("near-unreachable", &[("near_state", "unreachable")][..]),
+            ("near-passes", &[("near_state", "passes")]),
+            ("near-late", &[("near_fresh", "0")]),
+            ("near-silent", &[("near_unanswered", "23")]),
+            ("near-streams-lost", &[("near_streams_lost", "10")]),
+            ("near-flushed", &[("near_flushes", "10")]),
+            ("near-keys-full", &[("near_listed_bytes", "900")]),
+            ("near-buckets", &[("near_dropped", "7500")]),
+            ("near-changes", &[("near_kept", "10000"), ("get_hits", "49999")]),
+            ("near-detached", &[("near_refused_detached", "2000")]),
+        ] {
+            // A later row replaces an earlier one.
+            let findings = found(RULES, &[HEALTHY, rows].concat());
+            let names: Vec<_> = findings.iter().map(|finding| finding.name).collect();
+            assert_eq!(names, [name], "{findings:?}");
+        }
+        assert_eq!(found(RULES, &[]), [], "a server that is no near cache");
+    }
+}
