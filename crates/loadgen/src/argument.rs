@@ -20,7 +20,7 @@ where
 /// Parses the exponent of a Zipf distribution.
 ///
 /// # Errors
-/// The text is not a number from 0 to 10. The message says so.
+/// The text is not a number from 0 to 10. The message names this range.
 pub fn skew(text: &str) -> Result<f64, String> {
     let skew = text.parse().ok().filter(|skew| (0.0..=10.0).contains(skew));
     skew.ok_or_else(|| "expected a number from 0 to 10".to_owned())

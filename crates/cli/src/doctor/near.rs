@@ -104,8 +104,8 @@ fn has_full_lists(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// A report names a bucket of keys, and all copies of the bucket are dropped. If a report drops more
-/// than one copy on average, there are more copies than buckets.
+/// A report names a bucket of keys, and all copies of the bucket are dropped. If a report drops
+/// more than one copy on average, there are more copies than buckets.
 fn shares_buckets(facts: &Facts) -> Option<Finding> {
     let (changes, dropped) = (facts.number("near_changes"), facts.number("near_dropped"));
     let is_proved = changes >= CHANGES_MIN

@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// Replay on this number of near caches in front of one origin
     #[arg(long, value_name = "F", requires = "near_memory", conflicts_with_all = ["server", "threads"], value_parser = whole::<u32>(1..=4096))]
     near: Option<u32>,
-    /// Memory limit of each near cache, like -m of a larderd with --origin. --memory is the limit of
-    /// the origin; without it, the origin has all items from the start
+    /// Memory limit of each near cache, like -m of a larderd with --origin. --memory is the limit
+    /// of the origin; without it, the origin has all items from the start
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, requires = "near")]
     near_memory: Option<u64>,
     /// Memory limit of the cache, including all overhead: bytes, or a number with k, m or g after

@@ -331,7 +331,7 @@ fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
     Some(pairs(Kind::Near, "Near cache", rows))
 }
 
-/// Returns the table of the near caches that follow the server; `None` if there are none.
+/// Returns the table of the near caches that follow the server; `None` without followers.
 fn followers(change: &Change<'_>) -> Option<Table> {
     let number = change.total("followers").filter(|number| *number > 0.0)?;
     let rows = vec![

@@ -127,7 +127,7 @@ fn a_trace_is_drawn_from_a_seed() {
     assert_ne!(draw(&[]), draw(&["--seed", "1"]));
     let [requests, _, _, misses, _] = draw(&["--requests", "2000", "--skew", "0"]);
     assert_eq!(requests, "2000");
-    // Of 1800 gets with equal keys, 1000 × (1 - e^-1.8) are the first of their key.
+    // 1800 requests of equally frequent keys name 1000 × (1 - e^-1.8) of them.
     assert!((700..900).contains(&misses.parse().unwrap()), "{misses}");
     let refused = |args: &[&str], part: &str| {
         larder(b"", &[&["replay"], args].concat()).failed(2, part);
@@ -165,7 +165,7 @@ fn near_caches_hit_about_as_often_as_the_bound_and_never_return_an_old_value() {
     assert!(told > 1.0 && told <= 4.0, "{ran:?}");
     assert!(number(&ran, "copies_dropped") <= number(&ran, "messages") * 1.1, "{ran:?}");
 
-    // A near cache that is alone needs no message but for what it reads and writes itself.
+    // Without writes the origin sends no messages.
     let alone = replay_near(&["--near", "1", "--writes", "0"]);
     assert_eq!((number(&alone, "messages"), number(&alone, "copies_dropped")), (0.0, 0.0));
     assert!(number(&alone, "near_hit_ratio") > hits, "{alone:?}");

@@ -1,5 +1,5 @@
-//! `larder replay --near F`: plays a trace on near caches in front of an origin, all of them in this
-//! process.
+//! `larder replay --near F`: plays a trace on near caches in front of an origin, all of them in
+//! this process.
 //!
 //! ```text
 //! play ─▶ Cluster ─▶ NearCache: larder::copies over a cache ─▶ Origin: a cache, and interest
