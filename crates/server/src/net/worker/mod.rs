@@ -5,6 +5,7 @@ mod disk_waiters;
 mod drain;
 mod parking;
 mod slow;
+mod ticks;
 mod timing;
 mod udp;
 mod uring;
@@ -43,6 +44,7 @@ use crate::tls::Records;
 use disk_waiters::{Answers, DiskWaiters};
 use drain::DrainProgress;
 use slow::SlowWatch;
+use ticks::{TICKS, Ticks};
 use timing::{Stopwatch, Stopwatches};
 use udp::INBOX;
 
@@ -69,6 +71,7 @@ pub(crate) struct Worker {
     watching: Vec<Token>,
     /// The change streams.
     following: HashSet<Token>,
+    ticks: Ticks,
     /// Connections that can continue without waiting, each of them once.
     ready: VecDeque<Token>,
     /// Turns that have begun. Their input is in the scratch.
@@ -172,6 +175,7 @@ impl Worker {
             datagrams_ready: Vec::new(),
             watching: Vec::new(),
             following: HashSet::new(),
+            ticks: Ticks::default(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
             parked: Vec::new(),
@@ -211,6 +215,7 @@ impl Worker {
         let server = Arc::clone(self.executor.server());
         self.poller.enable().expect("a ring can be used by the thread that it was made for");
         self.watch_syncs();
+        self.arm_ticks();
         let mut events = Vec::new();
         loop {
             self.wait(&mut events);
@@ -241,7 +246,6 @@ impl Worker {
 
     /// Waits until there is work.
     fn wait(&mut self, events: &mut Vec<Event>) {
-        let options = &self.executor.server().options;
         let goes_on = !self.ready.is_empty() || self.asking.is_ready();
         let timeout = if goes_on || !self.starved.is_empty() {
             Some(Duration::ZERO)
@@ -249,10 +253,7 @@ impl Worker {
             Some(pause)
         } else if let Some(pause) = self.asking.pause() {
             Some(pause)
-        } else if options.idle_timeout_secs > 0
-            || self.ending.is_some()
-            || !self.following.is_empty()
-        {
+        } else if self.ending.is_some() || self.counts_seconds() && !self.ticks.is_armed() {
             Some(Duration::from_secs(1))
         } else {
             None
@@ -289,6 +290,7 @@ impl Worker {
                     }
                     is_woken = true;
                 }
+                Event::Ready(TICKS, ..) => self.take_tick(),
                 Event::Ready(key, flags, is_over) => {
                     self.note_ready(key, flags, is_over, contended);
                 }
@@ -520,6 +522,7 @@ impl Worker {
             }
             TurnOutcome::AwaitChanges => {
                 self.following.insert(token);
+                self.arm_ticks();
                 self.await_event(token, AWAIT_INPUT);
             }
             TurnOutcome::AwaitInput | TurnOutcome::AwaitOrigin => {
