@@ -12,6 +12,13 @@ use std::fmt;
 /// The calls come from all threads, some of them under the lock of a group: a listener must be
 /// short, and must not use the cache.
 pub trait ChangeListener: fmt::Debug + Send + Sync {
+    /// An operation on this key begins, which will probably be reported. The listener may load what
+    /// it will need then, so that it need not wait for memory.
+    #[inline]
+    fn expect(&self, key: &[u8]) {
+        let _ = key;
+    }
+
     /// The item of this key has changed, or is gone.
     fn changed(&self, key: &[u8]);
 

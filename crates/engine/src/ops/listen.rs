@@ -41,6 +41,16 @@ impl Engine {
         self.segments().set_listener(listener);
     }
 
+    /// Tells the change listener that a change of the item of a key is about to begin.
+    ///
+    /// Cost: a load and a branch without a listener.
+    #[inline]
+    pub fn expect_change(&self, key: &[u8]) {
+        if let Some(listener) = self.segments().listener() {
+            listener.expect(key);
+        }
+    }
+
     /// Reports a change of the item of a key to the change listener.
     ///
     /// Cost: a load and a branch without a listener.

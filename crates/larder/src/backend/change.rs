@@ -19,6 +19,7 @@ impl Backend<'_> {
         is_absent: impl Fn(&T) -> bool,
         mut change: impl FnMut(&Engine, &Operation<'_>) -> Result<T, StoreError>,
     ) -> Poll<Result<T, StoreError>> {
+        self.shared.engine.expect_change(key);
         let Some(tier) = self.shared.tier.usable()? else {
             let outcome = self.in_memory(change);
             self.report(key, &outcome, &is_absent);

@@ -2,6 +2,7 @@
 //! one of its items.
 
 use std::fmt;
+use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -23,6 +24,13 @@ impl Interest {
         if word.load(SeqCst) & bit == 0 {
             word.fetch_or(bit, SeqCst);
         }
+    }
+
+    /// Loads the interest in a bucket into the processor's cache. The processor continues while the
+    /// word is on its way; the table is larger than most caches.
+    #[inline]
+    pub(super) fn load_early(&self, bucket: u32) {
+        black_box(self.words[bucket as usize].load(Relaxed));
     }
 
     /// Forgets the interest in a bucket, and returns the slots that had it.

@@ -236,6 +236,12 @@ impl Table {
 }
 
 impl ChangeListener for Followers {
+    fn expect(&self, key: &[u8]) {
+        if let Some(table) = self.table.get() {
+            table.interest.load_early(table.terms.bucket_of(key));
+        }
+    }
+
     fn changed(&self, key: &[u8]) {
         // Rule: PublishBeforeLook
         // The cache calls this after other threads can read the change. Pairs with the fence in
