@@ -83,8 +83,8 @@ impl Condition<'_> {
         }
     }
 
-    /// True if the new record replaces a certain item: the one with a cas token, or the one that the
-    /// record was made from.
+    /// True if the new record replaces a certain item: the one with a cas token, or the one that
+    /// the record was made from.
     pub(crate) fn names_item(&self) -> bool {
         match self {
             Self::Requested(request) => request.cas.is_some(),

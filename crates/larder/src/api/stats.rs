@@ -84,9 +84,8 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::NearRefusedUnsubscribed,
     Counter::NearRefusedUnnoted,
     Counter::NearRefusedExpiring,
-    Counter::NearRefusedTooLarge,
+    Counter::NearRefusedUncopied,
     Counter::NearRefusedNoMemory,
-    Counter::NearRefusedFailed,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.

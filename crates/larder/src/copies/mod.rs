@@ -103,8 +103,9 @@ pub enum NotKept {
     Unnoted,
     /// The item expires too soon.
     Expiring,
-    /// The value is longer than the limit.
-    TooLarge,
+    /// The item must not be copied: its value is longer than the limit, it is stale, or it has a
+    /// recache token.
+    Uncopied,
     /// No memory is left.
     NoMemory,
     /// The fetch failed.
@@ -220,8 +221,8 @@ impl<S: CopyStore> Copies<S> {
         let kept = self.keep(flight, &result);
         if kept.is_err() {
             // Rule: UnkeptDrops
-            // The value may be newer than a copy. The fetch of the current flight was sent later, so
-            // it reads nothing older (FetchesInOrder).
+            // The value may be newer than a copy. The fetch of the current flight was sent later,
+            // so it reads nothing older (FetchesInOrder).
             self.drop_copy(place, flight.key());
         }
         flight.land(result);
@@ -249,7 +250,8 @@ impl<S: CopyStore> Copies<S> {
             return Err(NotKept::Unsubscribed);
         }
         match result {
-            FlightResult::Failed(_) | FlightResult::Uncopied => Err(NotKept::Failed),
+            FlightResult::Failed(_) => Err(NotKept::Failed),
+            FlightResult::Uncopied => Err(NotKept::Uncopied),
             FlightResult::Absent { is_noted: false } => Err(NotKept::Unnoted),
             FlightResult::Absent { is_noted: true } => {
                 self.store.remove(flight.key());
@@ -258,7 +260,7 @@ impl<S: CopyStore> Copies<S> {
             FlightResult::Value(fetched) => {
                 let until_ms = fetched.keepable_until_ms(flight.began_ms())?;
                 if fetched.value.len() > self.limits.value_bytes_max {
-                    return Err(NotKept::TooLarge);
+                    return Err(NotKept::Uncopied);
                 }
                 self.remember(&mut stripe, flight, false)?;
                 match self.store.put(flight.key(), fetched, until_ms) {

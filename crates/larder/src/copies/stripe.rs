@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::flight::Flight;
 use super::keys::{Keys, entry_bytes};
-use super::{CopyStore, Room};
+use super::{CopyStore, Room, STRIPES};
 
 /// The flights and the copies of some buckets.
 #[derive(Debug, Default)]
@@ -13,6 +13,10 @@ pub(super) struct Stripe {
     /// The flights that may keep their value, at most one of each key.
     flights: HashMap<Box<[u8]>, Arc<Flight>>,
     buckets: HashMap<u32, Keys>,
+    /// The bucket that makes room next, if it has copies.
+    next: u32,
+    /// The highest bucket that has had copies.
+    highest: u32,
     listed_bytes: usize,
     absent_bytes: usize,
 }
@@ -59,28 +63,43 @@ impl Stripe {
             return false;
         }
         while self.absent_bytes + absent_bytes > room.absent_bytes {
-            if !self.make_room(store, true) {
+            if !self.make_room(store, bucket, true) {
                 return false;
             }
         }
         while self.listed_bytes + bytes > room.listed_bytes {
-            if !self.make_room(store, false) {
+            if !self.make_room(store, bucket, false) {
                 return false;
             }
         }
         self.buckets.entry(bucket).or_default().add(key, is_absent);
+        self.highest = self.highest.max(bucket);
         self.listed_bytes += bytes;
         self.absent_bytes += absent_bytes;
         true
     }
 
-    /// Drops the copies of an arbitrary bucket; if `is_absent`, of one that has a key without an
-    /// item. Returns false if there is none.
-    fn make_room(&mut self, store: &impl CopyStore, is_absent: bool) -> bool {
-        let chosen = self
-            .buckets
-            .iter()
-            .find(|(_, keys)| !is_absent || keys.iter().any(|(_, is_absent)| is_absent));
+    /// Drops the copies of a bucket, for one that asks; if `is_absent`, of one that has a key without
+    /// an item. Returns false if there is none.
+    ///
+    /// The buckets have their turns in the order of their numbers, so that a new copy stays for a
+    /// round. In the order of the table, buckets near its beginning would never keep a copy.
+    fn make_room(&mut self, store: &impl CopyStore, asking: u32, is_absent: bool) -> bool {
+        let is_chosen = |keys: &Keys| !is_absent || keys.iter().any(|(_, is_absent)| is_absent);
+        let first = asking % STRIPES as u32;
+        if self.next < first {
+            self.next = first;
+        }
+        // If few buckets have copies, any of them is found faster.
+        for _ in 0..self.buckets.len().min(PROBES_MAX) {
+            let bucket = self.next;
+            let next = bucket.saturating_add(STRIPES as u32);
+            self.next = if next > self.highest { first } else { next };
+            if self.buckets.get(&bucket).is_some_and(is_chosen) {
+                return self.drop_copies(store, bucket) > 0;
+            }
+        }
+        let chosen = self.buckets.iter().find(|(_, keys)| is_chosen(keys));
         let chosen = chosen.map(|(bucket, _)| *bucket);
         chosen.is_some_and(|bucket| self.drop_copies(store, bucket) > 0)
     }
@@ -148,3 +167,6 @@ impl Stripe {
         self.absent_bytes -= if is_absent { entry_bytes(key) } else { 0 };
     }
 }
+
+/// How many buckets are tried in the order of their numbers.
+const PROBES_MAX: usize = 64;

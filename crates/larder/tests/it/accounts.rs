@@ -77,9 +77,8 @@ const OF_SERVER: &[&str] = &[
     "near_refused_unsubscribed",
     "near_refused_unnoted",
     "near_refused_expiring",
-    "near_refused_too_large",
+    "near_refused_uncopied",
     "near_refused_no_memory",
-    "near_refused_failed",
     "near_listed_bytes",
     "near_listed_bytes_max",
 ];

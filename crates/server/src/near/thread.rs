@@ -467,9 +467,8 @@ fn landing(kept: Result<(), NotKept>) -> Counter {
         Err(NotKept::Unsubscribed) => Counter::NearRefusedUnsubscribed,
         Err(NotKept::Unnoted) => Counter::NearRefusedUnnoted,
         Err(NotKept::Expiring) => Counter::NearRefusedExpiring,
-        Err(NotKept::TooLarge) => Counter::NearRefusedTooLarge,
+        Err(NotKept::Uncopied | NotKept::Failed) => Counter::NearRefusedUncopied,
         Err(NotKept::NoMemory) => Counter::NearRefusedNoMemory,
-        Err(NotKept::Failed) => Counter::NearRefusedFailed,
     }
 }
 

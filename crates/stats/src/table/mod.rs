@@ -322,9 +322,8 @@ Larder {
     "near_refused_unsubscribed" counter NearRefusedUnsubscribed if Near "Fetched items that were not kept, because the change stream of their fetch had ended.";
     "near_refused_unnoted" counter NearRefusedUnnoted if Near "Fetched items that were not kept, because the origin does not report their changes.";
     "near_refused_expiring" counter NearRefusedExpiring if Near "Fetched items that were not kept, because they had no time to live left.";
-    "near_refused_too_large" counter NearRefusedTooLarge if Near "Fetched items that were not kept, because they exceed `--near-item-max`.";
+    "near_refused_uncopied" counter NearRefusedUncopied if Near "Fetches whose items the origin did not send: they exceed `--near-item-max`, are stale, have a recache token, or cannot be read.";
     "near_refused_no_memory" counter NearRefusedNoMemory if Near "Fetched items that were not kept, because they expire within a second or no memory was left.";
-    "near_refused_failed" counter NearRefusedFailed if Near "Fetches without an item to keep: the item is stale, or the origin reported an error.";
     "near_listed_bytes" gauge NearListedBytes if Near "Memory for the keys of the copies, which lists them by bucket.";
     "near_listed_bytes_max" gauge NearListedBytesMax if Near "Limit of this memory, a quarter of `-m`.";
     "get_expired" same Counter GetExpired "Misses because the item had expired.";

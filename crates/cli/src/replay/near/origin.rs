@@ -32,12 +32,11 @@ impl Origin {
         self.terms.bucket_of(key)
     }
 
-    /// Notes the interest of a near cache, and reads an item for it. The read does not count as a
-    /// use of the item, as in larderd.
+    /// Notes the interest of a near cache, and reads an item for it.
     pub(super) fn fetch(&mut self, key: &Key, bit: u64, value: &mut Vec<u8>) -> Option<Meta> {
         self.interest[self.bucket_of(key) as usize] |= bit;
-        let unnoted = ReadOptions { noted: false, value: true };
-        match self.read(key, unnoted, value) {
+        let noted = ReadOptions { noted: true, value: true };
+        match self.read(key, noted, value) {
             Poll::Ready(Read::Hit(meta)) => Some(meta),
             _ => None,
         }

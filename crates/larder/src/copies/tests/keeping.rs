@@ -43,14 +43,14 @@ fn a_value_that_is_not_kept_is_passed_on_and_drops_the_older_copy() {
         (NotKept::Unnoted, of(Fetched { is_noted: false, ..noted("v") })),
         (NotKept::Unnoted, FlightResult::Absent { is_noted: false }),
         (NotKept::Expiring, of(Fetched { ttl_ms: Some(0), ..noted("v") })),
-        (NotKept::TooLarge, of(noted("eleven byte"))),
-        (NotKept::Failed, FlightResult::Uncopied),
+        (NotKept::Uncopied, of(noted("eleven byte"))),
+        (NotKept::Uncopied, FlightResult::Uncopied),
         (NotKept::Failed, FlightResult::Failed(FetchFailure::Unanswered)),
     ];
     for (reason, result) in refused {
         assert_eq!(refuse(&copies(), result), reason);
     }
-    assert_eq!(fetch(&copies(), PLACE, KEY, of(noted("ten bytes…"))), Err(NotKept::TooLarge));
+    assert_eq!(fetch(&copies(), PLACE, KEY, of(noted("ten bytes…"))), Err(NotKept::Uncopied));
     assert_eq!(fetch(&copies(), PLACE, KEY, of(noted("ten  bytes"))), Ok(()));
 }
 

@@ -164,3 +164,16 @@ proptest! {
         prop_assert_eq!(copies.listed_bytes(), 0);
     }
 }
+
+/// Otherwise the hit ratio would fall as soon as the lists are full.
+#[test]
+fn a_new_copy_stays_while_older_ones_make_room() {
+    let copies = with_room(10, 10);
+    for number in 0..100 {
+        let name = |number: u32| format!("{number:03}").into_bytes();
+        assert_eq!(fetch(&copies, place(number), &name(number), value("v")), Ok(()));
+        for recent in number.saturating_sub(8)..=number {
+            assert!(copies.store().has(&name(recent)), "{recent} left when {number} came");
+        }
+    }
+}

@@ -38,8 +38,8 @@ impl Executor {
         }
     }
 
-    /// Reads an item that a near cache copies. Does not count as a read, and takes no recache
-    /// token.
+    /// Reads an item that a near cache copies, because a client of the near cache reads it. Takes no
+    /// recache token.
     pub(crate) fn copy(
         &self,
         item: CopiedItem<'_>,
@@ -50,7 +50,7 @@ impl Executor {
         let note = |of| self.server.followers.note(of, item.key);
         let is_noted = item.subscription.is_some_and(note);
         let start = out.len();
-        let unnoted = ReadOptions { noted: false, value: true };
+        let noted = ReadOptions { noted: true, value: true };
         let mut result = None;
         for _ in 0..READ_ATTEMPTS_MAX {
             out.truncate(start);
@@ -61,7 +61,7 @@ impl Executor {
             };
             let raw = self.cache.raw(call.wait);
             let returns = PromotionPolicy::IfReused;
-            let Poll::Ready(read) = raw.read(item.key, unnoted, returns, out, head) else {
+            let Poll::Ready(read) = raw.read(item.key, noted, returns, out, head) else {
                 return CommandResult::Pending;
             };
             let is_copied = is_copied(&found, item.value_bytes_max);
