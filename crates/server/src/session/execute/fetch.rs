@@ -266,7 +266,8 @@ impl Executor {
             Command::Fetch(fetch) => {
                 let ttl_secs = item.ttl_ms.map(|ms| Second::try_from(ms.div_ceil(1000)));
                 let ttl_secs = ttl_secs.map(|secs| secs.unwrap_or(Second::MAX));
-                let shown = Shown { ttl_secs, ..self.shown(key, &meta, fetch.with_value) };
+                let shown = self.shown(key, &meta, fetch.with_value);
+                let shown = Shown { ttl_secs, ttl_before_secs: ttl_secs, ..shown };
                 render::shown(out, &shown, frame);
                 fetch.with_value
             }

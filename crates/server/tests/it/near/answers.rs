@@ -32,6 +32,8 @@ const REQUESTS: &[(&str, &str)] = &[
     ("gats 0 a\r\n", "END\r\n"),
     ("mg a\r\n", "\r\n"),
     ("mg a v f c k s t Oabc\r\n", "c\r\n"),
+    ("ms timed 1 T90\r\nx\r\n", "\r\n"),
+    ("mg timed t v\r\n", "x\r\n"),
     ("mg nothing v\r\n", "\r\n"),
     ("mg a q k v\r\nmn\r\n", "MN\r\n"),
     ("mg nothing q v\r\nmn\r\n", "MN\r\n"),
