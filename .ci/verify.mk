@@ -8,7 +8,7 @@ STORM_SECS ?= 600
 NEAR_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-	near-history sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test \
+	near-history near-suites sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test \
 	package-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
@@ -94,6 +94,10 @@ storm: ## Kills, stops and continues processes on one cache at random for STORM_
 near-history: build ## Records clients of near caches while servers and network fail, and judges it, for NEAR_SECS (600)
 	LARDERD=$(LARDERD) LARDER_NEAR_SECS=$(NEAR_SECS) cargo test -p larder-server --locked \
 		--test it -- near_history::near_caches_keep_their_promises --nocapture
+
+near-suites: build ## Runs quick client suites and memcached's whole suite through a near cache, 5 min
+	conformance/install.sh all
+	LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/near.sh $(SUITES)
 
 # Needs a nightly toolchain.
 sanitize: ## Tests the code that shares memory with the kernel under AddressSanitizer

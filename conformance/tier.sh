@@ -34,27 +34,6 @@ END
 chmod +x "$folder/larderd"
 export LARDERD=$folder/larderd
 
-# Prints how many tests of a suite must pass in this mode. Prints nothing if all tests must pass.
-passing() {
-    python3 - "$root/conformance/tier.toml" "$LARDER_TIER" "$1" <<'END'
-import sys, tomllib
-path, mode, suite = sys.argv[1:]
-for contradiction in tomllib.load(open(path, "rb"))["contradiction"]:
-    if mode in contradiction["modes"] and suite in contradiction.get("clients", {}):
-        print(contradiction["clients"][suite])
-END
-}
-
-# Runs a suite of clients. The last line of its output has the counts.
-play() {
-    local enough
-    enough=$(passing "$1")
-    "$root/conformance/clients/$1.sh" | tee "$folder/results" && return
-    [ -n "$enough" ] && grep -qE "^$1: ([1-9][0-9]*) passed" "$folder/results" &&
-        [ "$(sed -nE "s/^$1: ([0-9]+) passed.*/\1/p" "$folder/results")" -ge "$enough" ]
-}
-
-failed=
-for suite; do play "$suite" || failed="$failed $suite"; done
-"$root/conformance/memcached/suite.py" || failed="$failed memcached"
-[ -z "$failed" ] || { echo "tier.sh $LARDER_TIER: failed:$failed" >&2; exit 1; }
+# shellcheck source=/dev/null
+source "$root/conformance/contradictions.sh" "$root/conformance/tier.toml"
+play_all "tier.sh $LARDER_TIER" "$@"

@@ -8,7 +8,6 @@ import tomllib
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 TABLE = FOLDER / "expected.toml"
-TIER = FOLDER.parent / "tier.toml"
 DOCS = FOLDER.parents[1] / "docs" / "conformance.md"
 BEGIN = "<!-- memcached's suite: written by `make docs` from conformance/memcached/expected.toml -->\n"
 END = "<!-- end -->\n"
@@ -60,8 +59,8 @@ class File:
     tls: bool = False
     secs: int = 0
     why: str = ""
-    # Set by `with_tier`: the number of checks that must pass even with a disk tier.
-    passes_with_tier: int | None = dataclasses.field(default=None, init=False)
+    # Set by `with_contradictions`: the number of checks that must pass in spite of them.
+    passes_at_least: int | None = dataclasses.field(default=None, init=False)
 
     def passes(self):
         """True if all checks pass."""
@@ -73,10 +72,10 @@ class File:
 
     def complaint_about(self, result):
         """Returns the reason why a result is worse than expected, or None."""
-        if self.passes_with_tier is not None:
+        if self.passes_at_least is not None:
             passing = result.checks - len(result.differs)
-            is_worse = passing < self.passes_with_tier
-            return f"fewer checks than {self.passes_with_tier}" if is_worse else None
+            is_worse = passing < self.passes_at_least
+            return f"fewer checks than {self.passes_at_least}" if is_worse else None
         if result.skipped is not None:
             return None if self.skipped is not None else "the file skips its tests"
         if result.stops and not self.stops:
@@ -107,14 +106,21 @@ def read():
     return {name: File(kind=row.pop("class"), **row) for name, row in rows.items()}
 
 
-def with_tier(files, mode):
-    """Lowers the expectations to the checks that can pass with a disk tier of this mode."""
-    with TIER.open("rb") as table:
+def with_contradictions(files, table, mode):
+    """Lowers the expectations to the checks that can pass with a server of another kind: `table` is
+    tier.toml, with the mode of the disk tier, or near.toml."""
+    with open(table, "rb") as table:
         contradictions = tomllib.load(table)["contradiction"]
     for contradiction in contradictions:
-        if mode in contradiction["modes"]:
-            for name, checks in contradiction.get("memcached", {}).items():
-                files[name].passes_with_tier = checks
+        if mode not in contradiction.get("modes", [mode]):
+            continue
+        for name in contradiction.get("memcached_not_run", []):
+            del files[name]
+        for name, checks in contradiction.get("memcached", {}).items():
+            if isinstance(checks, list):
+                files[name].differs = files[name].differs + checks
+            else:
+                files[name].passes_at_least = checks
 
 
 def fields(file):

@@ -3,7 +3,8 @@
 
 Every file runs as in memcached's source tree, with larderd as `memcached-debug`, and with a timeout.
 The result is compared with expected.toml; a worse result fails the run. Without arguments all files
-run; see --help. conformance/tier.sh runs the suite with a disk tier.
+run; see --help. conformance/tier.sh runs the suite with a disk tier, conformance/near.sh through a
+near cache.
 """
 
 import argparse
@@ -196,8 +197,8 @@ def main():
     if not os.access(arguments.larderd, os.X_OK):
         fail(f"no larderd at {arguments.larderd}: run `make build` or set LARDERD")
     arguments.larderd = arguments.larderd.resolve()
-    if mode := os.environ.get("LARDER_TIER"):
-        expectations.with_tier(expected, mode)
+    if table := os.environ.get("CONTRADICTIONS"):
+        expectations.with_contradictions(expected, table, os.environ.get("LARDER_TIER"))
     names = arguments.names or [name for name, file in expected.items() if not arguments.quick or file.is_quick()]
     if arguments.tls:
         names = [name for name in names if name != WITHOUT_TLS]

@@ -46,6 +46,7 @@ const DESCRIBED_ELSEWHERE: &[&str] = &[
 /// Variables that a test or a script sets for a program that it starts.
 const SET_FOR_A_CHILD: &[&str] = &[
     "CACHESERVER",
+    "CONTRADICTIONS",
     "FOLDER",
     "LARDERD_STEPS",
     "LARDERTEST_SOCKET",
@@ -60,9 +61,11 @@ const SET_FOR_A_CHILD: &[&str] = &[
     "LARDER_VICTIM",
     "LARDER_VICTIM_DETAIL",
     "LARDER_VICTIM_PATH",
+    "NEAR_CACHE_OF",
     "SKIPPED_TESTS",
     "SOCKET",
     "STORE",
+    "TRACE_AGREE",
 ];
 
 /// Text before the name of a variable that a program reads, by the extension of the file. The
