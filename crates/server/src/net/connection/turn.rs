@@ -52,6 +52,11 @@ impl TurnState {
             && matches!(self.next, Next::Input | Next::Lines | Next::Changes)
     }
 
+    /// True if the session waits for the result of a command that it has read.
+    pub(super) fn awaits_result(&self) -> bool {
+        matches!(self.next, Next::Wake | Next::Origin)
+    }
+
     /// True if the connection waits for another turn.
     pub(super) fn is_queued(&self) -> bool {
         self.phase == Phase::Queued

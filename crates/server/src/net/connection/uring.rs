@@ -160,6 +160,7 @@ impl Connection {
         let is_busy = self.has_unsent()
             || self.turn.is_queued()
             || self.turn.has_begun()
+            || self.turn.awaits_result()
             || self.io.may_have_input();
         let Some(uring) = self.io.uring_mut() else { return false };
         let is_over = uring.end_receive(reception) && !is_busy;

@@ -5,86 +5,23 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use anyhow::{Context, Result, ensure};
-use larder_item::StoreMode;
 use larder_protocol::docs::example_requests;
 use larder_protocol::follow::Message;
-use larder_protocol::{Command, Dialects, Parsed, Parser};
 use larder_testkit::{ServerUnderTest, Transport, http};
 
+use super::table::{Told, before, dialect, needs_lease, row_of};
 use super::{Near, start};
 
-/// What a command tells if it succeeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// Nothing: it changes no item.
-    Nothing,
-    /// That the item of its key has changed.
-    Key,
-    /// That each item with its prefix has changed, when it is removed.
-    EachItem,
-    /// That every item may have changed, when the flush takes effect.
-    Everything,
-}
-
-/// Returns the name of a command, and what it tells.
-fn told(command: &Command<'_>) -> (&'static str, Told) {
-    match command {
-        Command::Get { exptime: None, .. } => ("get", Told::Nothing),
-        Command::Get { exptime: Some(_), .. } => ("gat", Told::Key),
-        Command::EndOfKeys => ("end of keys", Told::Nothing),
-        Command::Fetch(fetch) => {
-            let changes = fetch.exptime.is_some() || fetch.vivify.is_some();
-            ("fetch", if changes || fetch.recache.is_some() { Told::Key } else { Told::Nothing })
-        }
-        Command::LeaseGet { .. } => ("lease-get", Told::Nothing),
-        Command::Inspect { .. } => ("inspect", Told::Nothing),
-        Command::Store(_) => ("store", Told::Key),
-        Command::Delete(_) => ("delete", Told::Key),
-        Command::Arithmetic(_) => ("arithmetic", Told::Key),
-        Command::Touch { .. } => ("touch", Told::Key),
-        Command::FlushAll { .. } => ("flush_all", Told::Everything),
-        Command::DeletePrefix { .. } => ("delete_prefix", Told::EachItem),
-        Command::NoOp => ("noop", Told::Nothing),
-        Command::Version => ("version", Told::Nothing),
-        Command::Verbosity { .. } => ("verbosity", Told::Nothing),
-        Command::Stats(_) => ("stats", Told::Nothing),
-        Command::Mechanisms => ("mechanisms", Told::Nothing),
-        Command::Authenticate { .. } => ("authenticate", Told::Nothing),
-        Command::Quit => ("quit", Told::Nothing),
-        Command::RefreshCertificates => ("refresh_certs", Told::Nothing),
-        Command::Shutdown { .. } => ("shutdown", Told::Nothing),
-        Command::MemoryLimit { .. } => ("cache_memlimit", Told::Nothing),
-        Command::Region => ("larder_region", Told::Nothing),
-        Command::NoteReads { .. } => ("larder_read", Told::Nothing),
-        Command::Follow { .. } => ("larder_follow", Told::Nothing),
-        Command::Follower { .. } => ("larder_follower", Told::Nothing),
-        Command::Copy(_) => ("larder_fetch", Told::Nothing),
-        Command::Name { .. } => ("larder_name", Told::Nothing),
-        Command::Kill(_) => ("larder_kill", Told::Nothing),
-        // Moving the clock may make a flush due, which tells. Otherwise items only expire.
-        Command::Admin(_) => ("admin", Told::Nothing),
-    }
-}
-
-const KEY: &[u8] = b"k:8";
+pub(crate) const KEY: &[u8] = b"k:8";
 
 /// Sends a request on a connection of its own, and waits until the server has executed it.
-fn run(server: &ServerUnderTest, request: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn run(server: &ServerUnderTest, request: &[u8]) -> Result<Vec<u8>> {
     let mut client = server.connect()?;
     client.write_all(request)?;
     client.shutdown(Shutdown::Write)?;
     let mut response = Vec::new();
     client.read_to_end(&mut response)?;
     Ok(response)
-}
-
-/// Parses the command of a request with its name.
-fn command_of<T>(request: &[u8], then: impl FnOnce(&Command<'_>) -> T) -> Option<T> {
-    let mut parser = Parser::new(Dialects::Any);
-    match parser.next(request) {
-        Parsed::Command { ref command, .. } => Some(then(command)),
-        _ => None,
-    }
 }
 
 /// Runs a request against an item that it can change, and checks the reports to a near cache.
@@ -96,7 +33,7 @@ fn check(server: &ServerUnderTest, near: &mut Near, request: &[u8], before: &str
         ensure!(near.fetch(key)?.is_noted());
     }
     ensure!(near.changes()?.is_empty());
-    let told = command_of(request, |command| told(command).1).context("no command")?;
+    let told = row_of(request).context("no command")?.told;
     let response = run(server, request)?;
     let expected = match told {
         Told::Nothing => vec![],
@@ -122,19 +59,6 @@ fn check(server: &ServerUnderTest, near: &mut Near, request: &[u8], before: &str
     Ok(())
 }
 
-/// Returns requests that bring about an item which the request can change.
-fn before(request: &[u8]) -> String {
-    let wants_absent = command_of(request, |command| {
-        matches!(command, Command::Store(store) if store.mode == StoreMode::Add)
-            || matches!(command, Command::Fetch(fetch) if fetch.vivify.is_some())
-    });
-    match wants_absent {
-        Some(true) => "md k:8 q\r\nmn\r\n".to_owned(),
-        // The examples have 8 for every number, including the cas token.
-        _ => "ms k:8 1 E8 q\r\n8\r\nmn\r\n".to_owned(),
-    }
-}
-
 /// Every command of the three dialects, in every form of the tables.
 #[test]
 fn each_command_tells_what_the_table_says() -> Result<()> {
@@ -143,23 +67,13 @@ fn each_command_tells_what_the_table_says() -> Result<()> {
     let mut seen = BTreeSet::new();
     for request in example_requests(KEY) {
         let bytes = &request.bytes[..];
-        let lease = command_of(
-            bytes,
-            |command| matches!(command, Command::Store(store) if store.lease.is_some()),
-        );
-        if lease == Some(true) {
-            // It needs the token of a lease.
+        if needs_lease(bytes) {
             continue;
         }
-        let Some((name, told)) = command_of(bytes, told) else { continue };
+        let Some(row) = row_of(bytes) else { continue };
         check(&server, &mut near, bytes, &before(bytes))?;
-        let dialect = match bytes {
-            [0x80, ..] => "binary",
-            [b'm', b'a' | b'd' | b'g' | b's', b' ', ..] => "meta",
-            _ => "text",
-        };
-        if told != Told::Nothing {
-            seen.insert(format!("{dialect} {name}"));
+        if row.told != Told::Nothing {
+            seen.insert(format!("{} {}", dialect(bytes), row.name));
         }
     }
     let expected = "binary arithmetic, binary delete, binary flush_all, binary gat, binary store, \

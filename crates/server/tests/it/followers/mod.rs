@@ -1,10 +1,11 @@
 //! Near caches that follow larderd: change streams, fetches, and reports of changes. The tests play
 //! the near cache.
 
-mod commands;
+pub(crate) mod commands;
 mod disk;
 mod processes;
 mod streams;
+pub(crate) mod table;
 
 use std::io::{BufRead, BufReader, Read, Write};
 

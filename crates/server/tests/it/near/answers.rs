@@ -5,6 +5,7 @@ use larder_testkit::{ServerUnderTest, Transport};
 
 use super::Chain;
 use crate::binary;
+use crate::followers::commands::run;
 
 /// Requests of the text and meta protocols, each with the end of its response. They run in this
 /// order, each of them twice.
@@ -104,6 +105,23 @@ fn a_near_cache_answers_like_its_origin() -> Result<()> {
                 answer == expected,
                 "{request:?} in round {round}: the near cache answers {answer:?}, a server {expected:?}"
             );
+        }
+    }
+    Ok(())
+}
+
+/// A client that has sent all its requests may close its side.
+#[test]
+fn a_client_that_sends_no_more_receives_its_answers() -> Result<()> {
+    for io in ["uring", "epoll"] {
+        let Ok(chain) = Chain::start(&[&format!("--io={io}")]) else { continue };
+        for (request, expected) in [
+            ("set k 0 0 1\r\nv\r\nincr n 1\r\n", "STORED\r\nNOT_FOUND\r\n"),
+            ("get k\r\ntouch k 0\r\n", "VALUE k 0 1\r\nv\r\nEND\r\nTOUCHED\r\n"),
+            ("gat 0 k\r\nversion\r\n", "VALUE k 0 1\r\nv\r\nEND\r\nVERSION 1.6.45\r\n"),
+        ] {
+            let answer = run(&chain.near, request.as_bytes())?;
+            ensure!(answer == expected.as_bytes(), "{io}, {request:?}: {}", answer.escape_ascii());
         }
     }
     Ok(())
