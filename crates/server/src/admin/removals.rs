@@ -23,6 +23,9 @@ pub(super) async fn begin(State(site): State<Site>, request: Request) -> Respons
         Ok(prefix) => prefix,
         Err(words) => return refusal(StatusCode::BAD_REQUEST, words),
     };
+    if serving.server.near.is_some() {
+        return refusal(StatusCode::FORBIDDEN, NEAR);
+    }
     match serving.server.delete_prefix(&prefix) {
         Ok(id) => as_json((StatusCode::ACCEPTED, json!({ "id": id }))),
         Err(refused) => {
@@ -31,6 +34,10 @@ pub(super) async fn begin(State(site): State<Site>, request: Request) -> Respons
         }
     }
 }
+
+/// Removing the copies would leave the items.
+const NEAR: &str = "a near cache owns no items: use the admin listener of its origin, or the \
+                    command delete_prefix, which it passes to the origin";
 
 /// Returns the only member of a request: the prefix as text or in base64.
 fn prefix_of(members: &Map<String, Value>) -> Result<Vec<u8>, &'static str> {

@@ -3,6 +3,7 @@
 
 mod answers;
 mod copies;
+mod drops;
 mod http;
 mod origins;
 mod security;
