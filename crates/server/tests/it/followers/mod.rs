@@ -6,6 +6,7 @@ mod disk;
 mod processes;
 mod streams;
 pub(crate) mod table;
+mod tokens;
 
 use std::io::{BufRead, BufReader, Read, Write};
 

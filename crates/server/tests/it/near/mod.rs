@@ -2,9 +2,11 @@
 //! misbehaves.
 
 mod answers;
+mod clocks;
 mod copies;
 mod drops;
 mod http;
+mod losses;
 mod origins;
 mod security;
 
