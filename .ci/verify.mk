@@ -6,10 +6,11 @@ LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcac
 FUZZ_SECS ?= 300
 STORM_SECS ?= 600
 NEAR_SECS ?= 600
+NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-	near-history near-suites sanitize fuzz-all endurance readers hot-keys scale-out deploy-test book-test \
-	package-test crates-test msrv others workflows portable tier bench-restart
+	near-history near-suites near-endurance sanitize fuzz-all endurance readers hot-keys scale-out \
+	deploy-test book-test package-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -98,6 +99,11 @@ near-history: build ## Records clients of near caches while servers and network 
 near-suites: build ## Runs quick client suites and memcached's whole suite through a near cache, 5 min
 	conformance/install.sh all
 	LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/near.sh $(SUITES)
+
+# Fails if a read is older than promised, or if memory or descriptors of the servers grow.
+near-endurance: build ## Uses a near cache on 10,000 connections while its origin is upgraded, for NEAR_ENDURANCE_SECS (600)
+	LARDERD=$(LARDERD) LARDER_NEAR_ENDURANCE_SECS=$(NEAR_ENDURANCE_SECS) cargo test \
+		-p larder-server --locked --test it -- near_endurance:: --ignored --nocapture
 
 # Needs a nightly toolchain.
 sanitize: ## Tests the code that shares memory with the kernel under AddressSanitizer

@@ -117,17 +117,17 @@ impl Cluster {
 }
 
 /// An origin with a memory file, which can be killed and upgraded.
-pub(super) struct Origin {
-    pub(super) address: SocketAddr,
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
     args: Vec<String>,
-    pid_file: PidFile,
+    pub(crate) pid_file: PidFile,
     /// The process that started last, or the one that its successors replaced.
     process: Mutex<Option<ServerUnderTest>>,
     folder: TempDir,
 }
 
 impl Origin {
-    fn start(follows: bool) -> Result<Self> {
+    pub(crate) fn start(follows: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         symlink(binary(), folder.path().join("larderd"))?;
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -174,7 +174,7 @@ impl Origin {
     }
 
     /// Replaces the process by a successor on the same memory file.
-    pub(super) fn upgrade(&self) -> Result<()> {
+    pub(crate) fn upgrade(&self) -> Result<()> {
         let old = self.pid_file.pid()?;
         kill_process(old, Signal::USR2)?;
         wait_until("the successor has written its id", || {

@@ -14,7 +14,7 @@
 //! repeats the commands and the faults of a run, but not the order in which servers execute them.
 
 mod client;
-mod cluster;
+pub(crate) mod cluster;
 mod faults;
 mod keys;
 mod reply;
