@@ -103,7 +103,7 @@ near-suites: build ## Runs quick client suites and memcached's whole suite throu
 # Fails if a read is older than promised, or if memory or descriptors of the servers grow.
 near-endurance: build ## Uses a near cache on 10,000 connections while its origin is upgraded, for NEAR_ENDURANCE_SECS (600)
 	LARDERD=$(LARDERD) LARDER_NEAR_ENDURANCE_SECS=$(NEAR_ENDURANCE_SECS) cargo test \
-		-p larder-server --locked --test it -- near_endurance:: --ignored --nocapture
+		-p larder-server --locked --test it -- near_crowd:: --ignored --nocapture
 
 # Needs a nightly toolchain.
 sanitize: ## Tests the code that shares memory with the kernel under AddressSanitizer

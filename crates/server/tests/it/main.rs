@@ -47,7 +47,7 @@ mod memory;
 mod memory_limit;
 mod moments;
 mod near;
-mod near_endurance;
+mod near_crowd;
 mod near_history;
 mod options;
 mod pair;

@@ -76,7 +76,9 @@ impl Deaf {
         let admin_address = free_address()?;
         let admin = Address::Tcp(admin_address);
         let listen = format!("--admin-listen={admin_address}");
-        let near = start_near(&proxy.to_string(), &[&listen])?;
+        // On a busy machine, no copy may become stale, and no answer too late.
+        let near_args = [&*listen, "--near-max-stale=60s", "--origin-timeout=20s"];
+        let near = start_near(&proxy.to_string(), &near_args)?;
         http::wait_until_ready(&admin)?;
         await_state(&near, "copies")?;
         Ok(Self { origin, near, admin })
