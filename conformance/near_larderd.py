@@ -15,7 +15,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -66,20 +65,15 @@ def accepts(path):
 
 def keep(larderd, arguments, folder, ready, near):
     """Runs an origin until no process has the other end of the pipe `near`."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
+    # A suite may kill its process group, and this process has to end the origin after that.
+    os.setsid()
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(quiet, descriptor)
     path = folder / "origin"
     with (folder / "log").open("wb") as log:
-        # A separate session: a signal to the group of the suite ends the near cache first.
-        origin = subprocess.Popen(
-            [larderd, "-s", path, "--followers", "8", *arguments],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        command = [larderd, "-s", path, "--followers", "8", *arguments]
+        origin = subprocess.Popen(command, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECS
     while not accepts(path) and origin.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
