@@ -5,6 +5,7 @@ Each row compares two larderd in one run, in rounds that alternate, by the proce
 server spends on a request, or by the time that a client waits. LARDERD names the release build.
 """
 
+import json
 import os
 import socket
 import statistics
@@ -187,8 +188,19 @@ class Follower:
         ask(self.data, b"larder_follower %s\r\n" % token, b"OK\r\n")
 
     def fetch(self, keys):
-        for key in keys:
-            ask(self.data, b"larder_fetch %s\r\n" % key, b"\r\n")
+        for at in range(0, len(keys), 100):
+            some = keys[at:at + 100]
+            # The values may be absent, and the interest is noted nevertheless.
+            ask(self.data, b"".join(b"larder_fetch %s\r\n" % key for key in some) + b"mn\r\n",
+                b"MN\r\n")
+
+    def drain(self):
+        self.stream.setblocking(False)
+        try:
+            while self.stream.recv(1 << 20):
+                pass
+        except BlockingIOError:
+            self.stream.setblocking(True)
 
 
 def changes(larderd, folder):
@@ -210,15 +222,92 @@ def changes(larderd, folder):
         server.stop()
 
 
+def reported_changes(larderd, folder):
+    """90 % gets and 10 % sets of 50 clients, where a near cache may have a copy of every item."""
+    alone = Server(larderd, folder)
+    origin = Server(larderd, folder, "--followers=64")
+    many = 100_000
+    follower = Follower(origin)
+    options = ["--keys", str(many), "--mode", "mix", "--get-share", "0.9", "--seconds", "1"]
+
+    def bench_cpu(server):
+        begin = server.cpu()
+        requests = bench(server, *options, "--no-load")["requests"]
+        return (server.cpu() - begin) / requests
+
+    for server in (alone, origin):
+        bench(server, *options)
+    keys = [b"bench:%014d" % number for number in range(many)]
+
+    reported = []
+
+    def with_copies():
+        follower.drain()
+        follower.fetch(keys)
+        before = int(stat(origin, "follower_changes"))
+        cpu = bench_cpu(origin)
+        reported.append(int(stat(origin, "follower_changes")) - before)
+        return cpu
+
+    ratio("90 % gets, 10 % sets, each reported: without / with", ">= 0.9",
+          lambda: bench_cpu(alone), with_copies)
+    print(f"  reported changes in each round: {reported}", flush=True)
+    for server in (alone, origin):
+        server.stop()
+
+
+def bench(server, *options):
+    """Runs `larder bench` and returns its results."""
+    larder = os.path.join(os.path.dirname(os.environ["LARDERD"]), "larder")
+    result = subprocess.run([larder, "bench", "--json", "--server", server.address(), *options],
+                            stdout=subprocess.PIPE, check=True)
+    return json.loads(result.stdout)
+
+
+def delays_under_load(larderd, folder):
+    """The same as `delays`, while others change and read 20,000 items a second."""
+    origin = Server(larderd, folder, "--followers=64")
+    near = Server(larderd, folder, f"--origin={origin.address()}")
+    await_copies(near)
+    larder = os.path.join(os.path.dirname(larderd), "larder")
+    common = ["--keys", "20000", "--rate", "20000", "--seconds", "12", "--connections", "8"]
+    loads = [
+        subprocess.Popen([larder, "bench", "--server", server.address(), "--mode", mode, *common],
+                         stdout=subprocess.DEVNULL)
+        for mode, server in (("set", origin), ("get", near))
+    ]
+    time.sleep(3)
+    before = int(stat(origin, "follower_changes"))
+    begin = time.monotonic()
+    times = measure_delays(origin, near, 1_000)
+    rate = (int(stat(origin, "follower_changes")) - before) / (time.monotonic() - begin)
+    print(f"{f'the same, at {rate:,.0f} reported changes a second':<66} {'<= 2':>8} "
+          f"{times[500]:7.3f}   {times[990]:.3f}", flush=True)
+    for load in loads:
+        load.kill()
+        load.wait()
+    for server in (origin, near):
+        server.stop()
+
+
 def delays(larderd, folder):
     """The time from the response to a change until the near cache no longer has the copy."""
     origin = Server(larderd, folder, "--followers=64")
     near = Server(larderd, folder, f"--origin={origin.address()}")
     await_copies(near)
+    times = measure_delays(origin, near, 2_000)
+    print(f"{'a change until the near cache shows it, ms: median, p99':<66} {'<= 2':>8} "
+          f"{times[1000]:7.3f}   {times[1980]:.3f}", flush=True)
+    for server in (origin, near):
+        server.stop()
+
+
+def measure_delays(origin, near, count):
+    """Returns the delays in milliseconds, in order."""
     fill(origin)
     writer, reader = origin.connect(), near.connect()
     times = []
-    for number in range(2_000):
+    for number in range(count):
         key = b"key:%06d" % (number % KEYS)
         ask(reader, b"get %s\r\n" % key, b"END\r\n")
         value = b"%0100d" % number
@@ -227,18 +316,14 @@ def delays(larderd, folder):
         while value not in ask(reader, b"get %s\r\n" % key, b"END\r\n"):
             pass
         times.append((time.perf_counter_ns() - begin) / 1e6)
-    times.sort()
-    print(f"{'a change until the near cache shows it, ms: median, p99':<66} {'<= 2':>8} "
-          f"{times[1000]:7.3f}   {times[1980]:.3f}", flush=True)
-    for server in (origin, near):
-        server.stop()
+    return sorted(times)
 
 
 def main():
     larderd = os.environ["LARDERD"]
     with tempfile.TemporaryDirectory() as folder:
         print(f"{'':<66} {'asked':>8}  median")
-        for measure in (hits, misses, changes, delays):
+        for measure in (hits, misses, changes, reported_changes, delays, delays_under_load):
             measure(larderd, folder)
 
 
