@@ -123,7 +123,7 @@ fn shares_buckets(facts: &Facts) -> Option<Finding> {
 
 fn copies_what_changes(facts: &Facts) -> Option<Finding> {
     let (kept, dropped) = (facts.number("near_kept"), facts.number("near_dropped"));
-    let hits = facts.number("get_hits");
+    let hits = facts.number("get_hits").saturating_sub(facts.number("near_ahead"));
     let hit_share = percent(hits, facts.number("cmd_get"));
     let is_proved = kept >= CHANGES_MIN
         && percent(dropped, kept) >= DROPPED_PERCENT_MIN

@@ -318,9 +318,12 @@ fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
         "passes" => "reports no changes".to_owned(),
         _ => state,
     };
+    // A read whose item was fetched ahead finds a copy, but no earlier request has left it.
+    let (hits, ahead) = (change.grown("get_hits"), change.grown("near_ahead"));
+    let hits = hits.zip(ahead).map(|(hits, ahead)| (hits - ahead).max(0.0));
     let rows = vec![
         ("origin", state),
-        ("hit ratio", percent(change.grown("get_hits"), change.grown("cmd_get"))),
+        ("hit ratio", percent(hits, change.grown("cmd_get"))),
         ("fetched per second", count(change.rate(&["near_fetches"]))),
         ("passed to it per second", count(change.rate(&["near_passed"]))),
         ("changes per second", count(change.rate(&["near_changes"]))),

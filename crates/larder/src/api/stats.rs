@@ -69,6 +69,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::FollowerOverflows,
     Counter::FollowerFetches,
     Counter::FollowerFetchesUnnoted,
+    Counter::NearAhead,
     Counter::NearJoined,
     Counter::NearFetches,
     Counter::NearKept,

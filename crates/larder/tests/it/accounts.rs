@@ -62,6 +62,7 @@ const OF_SERVER: &[&str] = &[
     "follower_fetches_unnoted",
     "near_fresh",
     "near_state",
+    "near_ahead",
     "near_joined",
     "near_fetches",
     "near_kept",

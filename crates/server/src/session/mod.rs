@@ -78,6 +78,9 @@ pub struct Session {
     access: Option<Box<SessionAccess>>,
     /// True while a read of a near cache looks for a copy: a miss is then fetched.
     reads_copy: bool,
+    /// A bit for each of the next reads: 1 if a near cache has fetched its item together with that
+    /// of an earlier read.
+    fetched_ahead: u64,
     /// The change stream to which the connection of a near cache belongs.
     subscription: Option<Arc<Subscription>>,
     /// Times requests, with `--log-slower-than`.
@@ -136,6 +139,7 @@ impl Session {
             may_read: false,
             asked: None,
             reads_copy: false,
+            fetched_ahead: 0,
             access: users.map(|_| Box::default()),
             subscription: None,
             timer: server.statistics.slow.as_ref().map(|_| Box::default()),

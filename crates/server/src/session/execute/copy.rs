@@ -38,8 +38,8 @@ impl Executor {
         }
     }
 
-    /// Reads an item that a near cache copies, because a client of the near cache reads it. Takes no
-    /// recache token.
+    /// Reads an item that a near cache copies, because a client of the near cache reads it. Takes
+    /// no recache token.
     pub(crate) fn copy(
         &self,
         item: CopiedItem<'_>,

@@ -32,7 +32,10 @@ impl Session {
         is_sampled: bool,
     ) -> Step {
         let flushes = batch.executor.server().options.flush_all;
-        match Way::of(parsed.command, parsed.frame) {
+        let way = Way::of(parsed.command, parsed.frame);
+        let was_fetched_ahead = way == Way::Read && self.fetched_ahead & 1 == 1;
+        self.fetched_ahead >>= u32::from(way == Way::Read);
+        match way {
             Way::Local => self.run_permitted(batch, parsed, is_sampled),
             Way::Read if near.is_fresh_at(batch.boot_ms()) => {
                 self.reads_copy = true;
@@ -41,6 +44,7 @@ impl Session {
                 if std::mem::take(&mut self.reads_copy)
                     && let Some(key) = parsed.command.key()
                 {
+                    batch.executor.counters().add(Counter::NearAhead, was_fetched_ahead.into());
                     batch.executor.note_copy_read(near, key);
                 }
                 step
@@ -99,14 +103,16 @@ impl Session {
             batch.executor.counters().bump(Counter::NearJoined);
         }
         let ahead_max = if near.is_crowded() { 0 } else { AHEAD_MAX };
-        for (key, need) in self.ahead(parsed.rest).take(ahead_max) {
-            if need == DiskNeed::Reads
-                && self.may_read_key(key)
+        self.fetched_ahead = 0;
+        let reads = self.ahead(parsed.rest).filter(|(_, need)| *need == DiskNeed::Reads);
+        for (number, (key, _)) in reads.take(ahead_max).enumerate() {
+            if self.may_read_key(key)
                 && batch.executor.cache().peek(key).is_none()
                 && let Some(place) = near.place_of(key)
                 && !near.copies.is_absent(place, key)
             {
                 near.fetch(place, key, None);
+                self.fetched_ahead |= 1 << number;
             }
         }
         let frame = frame.keep();

@@ -4,15 +4,15 @@ use std::io::Write as _;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::proxy::{Flow, Flows, Proxy};
-use larder_testkit::{Address, ServerUnderTest, Transport};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
 use super::{Chain, ask, await_state, count, get, hit, set, start_near};
 use crate::binary;
 
 /// Reads until a response is expected, for at most a second.
-fn read_until(stream: &mut larder_testkit::Stream, key: &str, expected: &str) -> Result<()> {
+fn read_until(stream: &mut Stream, key: &str, expected: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(1);
     loop {
         let answer = get(stream, key)?;
@@ -214,4 +214,27 @@ fn a_key_that_is_always_read_is_copied_soon_after_a_write() -> Result<()> {
     ensure!(count(&near, "near_kept")? >= 1, "no value was kept of {fetches} fetches");
     ensure!(fetches <= 4, "{fetches} fetches for one write");
     Ok(())
+}
+
+#[test]
+fn keys_that_are_fetched_together_do_not_hide_that_there_were_no_copies() -> Result<()> {
+    let chain = Chain::start(&[])?;
+    let (mut origin, mut near) = chain.connect()?;
+    for key in ["a", "b", "c", "d"] {
+        set(&mut origin, key, "v")?;
+    }
+    for hits in [0, 4] {
+        ask(&mut near, "get a b c d\r\n", "END\r\n")?;
+        let found = general_count(&mut near, "get_hits")? - count(&chain.near, "near_ahead")?;
+        assert_eq!(found, hits);
+    }
+    assert_eq!(general_count(&mut near, "cmd_get")?, 8);
+    Ok(())
+}
+
+/// Returns a row of `stats`.
+fn general_count(stream: &mut Stream, name: &str) -> Result<u64> {
+    let stats = ask(stream, "stats\r\n", "END\r\n")?;
+    let row = stats.lines().find_map(|row| row.strip_prefix(&format!("STAT {name} ")));
+    Ok(row.context("no such row")?.parse()?)
 }
