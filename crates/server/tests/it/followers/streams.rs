@@ -195,7 +195,7 @@ fn items_that_must_not_be_copied_are_not_returned() -> Result<()> {
 }
 
 #[test]
-fn a_fetch_counts_as_no_read_and_never_states_too_much_time() -> Result<()> {
+fn a_fetch_counts_as_a_read_and_never_states_too_much_time() -> Result<()> {
     let server = start(Transport::Tcp, &["--followers=2"])?;
     let mut near = Near::follow(&server)?;
     let mut client = server.connect()?;
@@ -222,7 +222,11 @@ fn a_fetch_counts_as_no_read_and_never_states_too_much_time() -> Result<()> {
     ensure!(stat(&mut client, "", "cmd_get")? == 0, "fetches are not gets");
     client.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n")?;
     near.fetch(b"k")?;
-    client.ask(b"mg k h t\r\n", b"HD h0 t-1\r\n")?;
+    client.ask(b"mg k h t\r\n", b"HD h1 t-1\r\n")?;
+    // A report of a read in a copy counts, too. It has no response.
+    client.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n")?;
+    near.data.get_mut().ask(b"larder_read aw==\r\nmn\r\n", b"MN\r\n")?;
+    client.ask(b"mg k h\r\n", b"HD h1\r\n")?;
     Ok(())
 }
 
@@ -271,16 +275,18 @@ fn a_removal_by_prefix_tells_each_item_that_it_removes() -> Result<()> {
         near.fetch(key.as_bytes())?;
     }
     client.ask(b"delete_prefix user:\r\n", b"\r\n")?;
-    let mut expected: Vec<_> = keys.iter().map(|key| near.changed(key.as_bytes())).collect();
-    let mut found = Vec::new();
-    while found.len() < expected.len() {
-        found.push(near.message()?);
-    }
     let order = |message: &Message| match message {
         Message::Changed(bucket) => *bucket,
         _ => u32::MAX,
     };
+    let mut expected: Vec<_> = keys.iter().map(|key| near.changed(key.as_bytes())).collect();
     expected.sort_by_key(order);
+    // The first change of a bucket ends the interest in it. Two keys share one in 4 % of the runs.
+    expected.dedup();
+    let mut found = Vec::new();
+    while found.len() < expected.len() {
+        found.push(near.message()?);
+    }
     found.sort_by_key(order);
     ensure!(found == expected && near.changes()?.is_empty());
     Ok(())

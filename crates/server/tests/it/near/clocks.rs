@@ -5,11 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use larder_testkit::proxy::{Flow, Flows, Proxy};
 use larder_testkit::server::Signal;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport, skip};
 
-use super::{Chain, ask, get, hit, set, shown};
+use super::{Chain, ask, await_state, count, get, hit, set, shown, start_near};
 use crate::binary;
 
 /// Reads until a response is expected, for at most a second.
@@ -47,6 +48,34 @@ fn a_clock_that_moves_changes_no_promise() -> Result<()> {
         ask(&mut origin, "delete timed\r\n", "\r\n")?;
         read_soon(&mut near, "timed", "END\r\n")?;
     }
+    Ok(())
+}
+
+/// If the answers to `alive` are later than copies may be stale, they make no copy fresh. The
+/// changes are as late, so a copy that counted as fresh would be too old.
+#[test]
+fn late_answers_of_the_origin_make_no_copy_fresh() -> Result<()> {
+    let origin = ServerUnderTest::start(&binary(), Transport::Tcp, &["--followers=1"])?;
+    let Address::Tcp(address) = origin.address() else { bail!("not TCP") };
+    let proxy = Proxy::start(*address)?;
+    let near = start_near(
+        &proxy.address().to_string(),
+        &["--near-max-stale=500ms", "--origin-timeout=200ms"],
+    )?;
+    await_state(&near, "copies")?;
+    let (mut writer, mut reader) = (origin.connect()?, near.connect()?);
+    // The change stream is the first connection of a near cache.
+    let late = Flow::Delay(Duration::from_millis(800));
+    proxy.links()[0].set(&Flows { to_client: late, ..Flows::default() });
+    sleep(Duration::from_millis(1000));
+    for n in 0..4 {
+        set(&mut writer, "k", &n.to_string())?;
+        get(&mut reader, "k")?;
+        set(&mut writer, "k", &format!("new {n}"))?;
+        sleep(Duration::from_millis(600));
+        assert_eq!(get(&mut reader, "k")?, hit("k", &format!("new {n}")));
+    }
+    assert_eq!(count(&near, "near_streams_lost")?, 0, "the stream was lost, not late");
     Ok(())
 }
 
