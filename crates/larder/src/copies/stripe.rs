@@ -79,8 +79,8 @@ impl Stripe {
         true
     }
 
-    /// Drops the copies of a bucket, for the sake of one that asks; if `is_absent`, of a bucket that
-    /// has a key without an item. Returns false if there is none.
+    /// Drops the copies of a bucket to make room for one that is asking; if `is_absent`, of a bucket
+    /// that has a key without an item. Returns false if there is none.
     ///
     /// The buckets have their turns in the order of their numbers, so that a new copy stays for a
     /// round. In the order of the table, buckets near its beginning would never keep a copy.
