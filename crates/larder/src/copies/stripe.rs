@@ -79,7 +79,7 @@ impl Stripe {
         true
     }
 
-    /// Drops the copies of a bucket to make room for one that is asking; if `is_absent`, of a bucket
+    /// Drops the copies of a bucket to make room for one that is asking; if `is_absent`, of one
     /// that has a key without an item. Returns false if there is none.
     ///
     /// The buckets have their turns in the order of their numbers, so that a new copy stays for a

@@ -119,6 +119,8 @@ fn stop_origin() -> Result<()> {
     assert_eq!(get(&mut near, "k")?, hit("k", "old"));
     let stopped = Instant::now();
     chain.origin.signal(Signal::STOP)?;
+    // A thread that runs on another processor stops a moment later.
+    sleep(Duration::from_millis(100));
     // The origin executes it once it continues.
     direct.write_all(b"set k 0 0 3\r\nnew\r\n")?;
     let reads = read_until(&mut near, stopped + STOPPED)?;
