@@ -65,7 +65,7 @@ func (c *conn) visitMeta(value []byte, item engine.Item) {
 		// The T of this command makes an item of soft expiry fresh.
 		isStale, isClaimed = false, false
 	}
-	if l.wins = l.isCreated || isStale && !isClaimed; l.wins && l.mode == looking && !l.isLocked {
+	if l.wins = l.isCreated || isStale && !isClaimed && !m.LeavesToken; l.wins && l.mode == looking && !l.isLocked {
 		// Another client may win the recache token at the same time, so look up the item again with the
 		// lock held.
 		l.isLocked = true
@@ -110,7 +110,7 @@ func (c *conn) showItem(out []byte, item engine.Item, isClaimed bool) []byte {
 			}
 		case 'R':
 			left := c.seconds(deadline)
-			l.wins = l.wins || !isClaimed && deadline != 0 && left < (c.ttl(m.Recache)+999)/1000
+			l.wins = l.wins || !isClaimed && !m.LeavesToken && deadline != 0 && left < (c.ttl(m.Recache)+999)/1000
 		case 't':
 			return c.appendTTL(out, deadline)
 		case 'c':

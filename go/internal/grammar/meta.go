@@ -15,6 +15,8 @@ type Meta struct {
 	Flags []byte
 
 	IsBase64, IsQuiet, WantsValue, IsPeek bool
+	// LeavesToken is true if the client leaves the recache token to others.
+	LeavesToken                           bool
 	HasCompare, HasTTL, HasVivify         bool
 	HasRecache, RemovesValue, Invalidates bool
 	HasNewToken                           bool
@@ -136,7 +138,7 @@ func (m *Meta) parseFlags(rest []byte) (wrongLetter, wrongToken string) {
 			return BadFormat, wrongToken
 		case seen[letter>>6]&(1<<(letter&63)) != 0:
 			return TwoFlags, wrongToken
-		case !isFlag(letter):
+		case !isFlag(letter) && !(letter == '_' && m.Verb == 'g'):
 			return BadFlag, wrongToken
 		}
 		seen[letter>>6] |= 1 << (letter & 63)
@@ -159,6 +161,8 @@ func (m *Meta) parseFlag(letter byte, token []byte) (reply string) {
 		m.WantsValue = true
 	case 'u':
 		m.IsPeek = true
+	case '_':
+		m.LeavesToken = true
 	case 'x':
 		m.RemovesValue = true
 	case 'I':

@@ -58,7 +58,8 @@ flags! {
     b'u' "" "g" "Do not count the get as a read.";
     b'v' "" "ga" "Return the value.";
     b'x' "" "d" "Keep the item, but clear its value, client flags and exptime.";
-    b'_' "" "g" "Leave the recache token to other clients. memcached does not know this flag.";
+    b'_' "" "g" "Leave the recache token to other clients. memcached does not know this flag, and the \
+        other commands refuse it.";
 }
 
 /// A set of letters.
@@ -75,6 +76,9 @@ impl Letters {
         }
         Self(letters)
     };
+
+    /// The letters that every command accepts.
+    pub(super) const OF_ALL: Self = Self(Self::KNOWN.0 & !(1 << b'_'));
 
     #[inline]
     pub(super) fn has(self, letter: u8) -> bool {

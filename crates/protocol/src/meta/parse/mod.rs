@@ -18,7 +18,7 @@ use crate::{meta, number};
 pub(crate) fn get<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let (key, asked) = match words.next().ok_or(ClientError::BadFormat).and_then(|key| {
         let key = short(key).ok_or(ClientError::BadFormat)?;
-        Ok((key, LineFlags::read(key, &words)?))
+        Ok((key, LineFlags::read(key, &words, Letters::KNOWN)?))
     }) {
         Ok(asked) => asked,
         Err(error) => return refuse(error, consumed, 0),
@@ -47,7 +47,7 @@ pub(crate) fn set<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     };
     let read = || {
         let key = short(key).ok_or(ClientError::BadFormat)?;
-        let asked = LineFlags::read(key, &words)?;
+        let asked = LineFlags::read(key, &words, Letters::OF_ALL)?;
         Ok((asked, asked.store_mode()?))
     };
     let (asked, mode) = match read() {
@@ -74,7 +74,7 @@ pub(crate) fn delete<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let Some(key) = words.next().and_then(short) else {
         return refuse(ClientError::BadFormat, consumed, 0);
     };
-    let asked = match LineFlags::read(key, &words) {
+    let asked = match LineFlags::read(key, &words, Letters::OF_ALL) {
         Ok(asked) => asked,
         Err(error) => return refuse(vague(error), consumed, 0),
     };
@@ -94,7 +94,7 @@ pub(crate) fn arithmetic<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a
         return refuse(ClientError::BadFormat, consumed, 0);
     };
     let read = || {
-        let asked = LineFlags::read(key, &words).map_err(vague)?;
+        let asked = LineFlags::read(key, &words, Letters::OF_ALL).map_err(vague)?;
         let direction = match asked.mode {
             None | Some(b'I' | b'+') => Direction::Increment,
             Some(b'D' | b'-') => Direction::Decrement,
@@ -165,12 +165,12 @@ impl LineFlags {
     /// Parses the flags after a key. Reports the first invalid flag. If all flags exist, reports
     /// the first invalid token.
     #[inline]
-    fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {
+    fn read(key: &[u8], words: &Words<'_>, known: Letters) -> Result<Self, ClientError> {
         let mut asked = Self::default();
         let mut words = words.clone();
         let mut bad_token = None;
         for flag in words.by_ref() {
-            let (letter, token) = asked.take(flag)?;
+            let (letter, token) = asked.take(flag, known)?;
             if letter.is_ascii_uppercase() {
                 bad_token = asked.take_token(letter, token).err().or(bad_token);
             }
@@ -186,7 +186,7 @@ impl LineFlags {
 
     /// Splits a flag into letter and token and records the letter.
     #[inline]
-    fn take<'f>(&mut self, flag: &'f [u8]) -> Result<(u8, &'f [u8]), ClientError> {
+    fn take<'f>(&mut self, flag: &'f [u8], known: Letters) -> Result<(u8, &'f [u8]), ClientError> {
         let (&letter, token) = flag.split_first().ok_or(ClientError::BadFormat)?;
         if !matches!(letter, b'A'..=b'z' | b'0'..=b'9') {
             return Err(ClientError::BadFormat);
@@ -194,7 +194,7 @@ impl LineFlags {
         if self.letters.has(letter) {
             return Err(ClientError::DuplicateFlag);
         }
-        if !Letters::KNOWN.has(letter) {
+        if !known.has(letter) {
             return Err(ClientError::BadFlag);
         }
         self.letters.add(letter);
