@@ -10,20 +10,8 @@ use larder_testkit::proxy::{Flow, Flows, Proxy};
 use larder_testkit::server::Signal;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport, skip};
 
-use super::{Chain, ask, await_state, count, get, hit, set, shown, start_near};
+use super::{Chain, ask, await_state, count, get, hit, read_until, set, shown, start_near};
 use crate::binary;
-
-/// Reads until a response is expected, for at most a second.
-fn read_soon(stream: &mut Stream, key: &str, expected: &str) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(1);
-    loop {
-        let answer = get(stream, key)?;
-        if answer == expected {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "{answer:?} after a second");
-    }
-}
 
 /// A clock that is moved makes copies expire earlier at most. Other reads and reports continue.
 #[test]
@@ -35,8 +23,8 @@ fn a_clock_that_moves_changes_no_promise() -> Result<()> {
     for (moves_near, moved) in [(true, "1000"), (false, "1000"), (true, "p"), (true, "r")] {
         set(&mut origin, "k", "old")?;
         ask(&mut origin, "set timed 0 500 1\r\nv\r\n", "STORED\r\n")?;
-        read_soon(&mut near, "k", &hit("k", "old"))?;
-        read_soon(&mut near, "timed", &hit("timed", "v"))?;
+        read_until(&mut near, "k", &hit("k", "old"))?;
+        read_until(&mut near, "timed", &hit("timed", "v"))?;
         let mover = if moves_near { &mut near } else { &mut origin };
         ask(mover, &format!("debugtime {moved}\r\n"), "OK\r\n")?;
         assert_eq!(get(&mut near, "k")?, hit("k", "old"), "{moved}");
@@ -44,9 +32,9 @@ fn a_clock_that_moves_changes_no_promise() -> Result<()> {
             assert_eq!(get(&mut near, "timed")?, hit("timed", "v"), "the origin still has it");
         }
         set(&mut origin, "k", "new")?;
-        read_soon(&mut near, "k", &hit("k", "new"))?;
+        read_until(&mut near, "k", &hit("k", "new"))?;
         ask(&mut origin, "delete timed\r\n", "\r\n")?;
-        read_soon(&mut near, "timed", "END\r\n")?;
+        read_until(&mut near, "timed", "END\r\n")?;
     }
     Ok(())
 }
@@ -141,10 +129,10 @@ fn servers_whose_clocks_differ_keep_the_promises() -> Result<()> {
         set(&mut direct, "k", "old")?;
         ask(&mut direct, "set timed 0 3 1\r\nv\r\n", "STORED\r\n")?;
         let began = Instant::now();
-        read_soon(&mut client, "k", &hit("k", "old"))?;
+        read_until(&mut client, "k", &hit("k", "old"))?;
         assert_eq!(get(&mut client, "timed")?, hit("timed", "v"));
         set(&mut direct, "k", "new")?;
-        read_soon(&mut client, "k", &hit("k", "new"))?;
+        read_until(&mut client, "k", &hit("k", "new"))?;
         while get(&mut client, "timed")? != "END\r\n" {
             ensure!(began.elapsed() < Duration::from_secs(4), "the copy does not expire");
             sleep(Duration::from_millis(10));

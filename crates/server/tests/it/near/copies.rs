@@ -8,20 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::proxy::{Flow, Flows, Proxy};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-use super::{Chain, ask, await_state, count, get, hit, set, start_near};
+use super::{Chain, ask, await_state, count, get, hit, read_until, set, start_near};
 use crate::binary;
-
-/// Reads until a response is expected, for at most a second.
-fn read_until(stream: &mut Stream, key: &str, expected: &str) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(1);
-    loop {
-        let answer = get(stream, key)?;
-        if answer == expected {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "{answer:?} after a second");
-    }
-}
 
 #[test]
 fn a_copy_answers_until_another_client_writes() -> Result<()> {

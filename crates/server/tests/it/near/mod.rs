@@ -105,6 +105,18 @@ pub(super) fn set(stream: &mut Stream, key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
+/// Reads until a response is expected, for at most a second.
+pub(super) fn read_until(stream: &mut Stream, key: &str, expected: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(1);
+    loop {
+        let answer = get(stream, key)?;
+        if answer == expected {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "{answer:?} after a second");
+    }
+}
+
 /// Returns the response of `get` to a value.
 pub(super) fn hit(key: &str, value: &str) -> String {
     format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len())
