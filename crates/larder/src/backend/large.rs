@@ -145,6 +145,13 @@ impl Piece {
     }
 }
 
+/// Creates a piece of a value that is not in the cache's memory.
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Bytes::Copied(bytes))
+    }
+}
+
 impl Deref for Piece {
     type Target = [u8];
 

@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, EventFlags};
 
 use super::dial::{self, DialError, Dialed, Role};
 use super::link::{LinkState, Lost, Pending, PendingRequest, push_follower};
-use super::links::{FETCH_LINKS, LAZY_LINKS, STREAM};
+use super::links::{FETCH_LINKS, STREAM, is_lazy};
 use super::thread::{Loop, Stream};
 use super::{Reach, millis};
 use crate::log;
@@ -18,7 +18,7 @@ impl Loop {
     pub(super) fn dial(&mut self, now_ms: u64) {
         for number in 0..self.links.len() {
             let link = &mut self.links[number];
-            let is_usual = self.is_known && !LAZY_LINKS.contains(&number);
+            let is_usual = self.is_known && !is_lazy(number);
             let needed = number == STREAM || link.is_wanted && self.is_known || is_usual;
             match link.state {
                 LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}

@@ -242,6 +242,13 @@ impl Socket {
         matches!(self, Self::Tls(stream) if stream.conn.wants_write())
     }
 
+    /// True if decrypted bytes wait to be read. They cause no event.
+    pub(super) fn has_decrypted(&mut self) -> bool {
+        let Self::Tls(stream) = self else { return false };
+        let state = stream.conn.process_new_packets();
+        state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
+
     fn set_blocking(&self, blocking: bool) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.set_nonblocking(!blocking),

@@ -1,12 +1,13 @@
 //! The jobs that workers leave for the near thread.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task;
 
 use larder::copies::Flight;
-use larder_protocol::ServerError;
 
-use super::request::PassRequest;
+use super::answer::Answer;
+use super::reply::ReplyForm;
+use super::request::{LARGE_BYTES, PassRequest};
 
 /// A job for the near thread.
 #[derive(Debug)]
@@ -14,15 +15,18 @@ pub(super) enum Job {
     /// Fetch an item.
     Fetch(Arc<Flight>),
     /// Pass a command to the origin.
-    Pass(Arc<Pass>),
+    Pass(Arc<Pass>, PassRequest),
 }
 
-/// A command that is passed to the origin.
+/// A command that is passed to the origin. Its client has one reference, the near thread the other.
 #[derive(Debug)]
 pub(crate) struct Pass {
-    pub(super) request: PassRequest,
-    result: OnceLock<PassResult>,
-    waker: task::Waker,
+    pub(super) form: ReplyForm,
+    pub(super) concerned: Concerned,
+    pub(super) answer: Answer,
+    /// True if the command has a large value, so that sending it takes time.
+    pub(super) is_upload: bool,
+    request_bytes: usize,
 }
 
 /// The keys that a command may change.
@@ -34,34 +38,24 @@ pub(crate) enum Concerned {
     All,
 }
 
-/// The result of a passed command.
-#[derive(Clone, Debug)]
-pub(crate) enum PassResult {
-    /// The bytes to send to the client; empty if it does not want a response.
-    Answer(Arc<[u8]>),
-    /// There is no answer.
-    Failed(ServerError),
-}
-
 impl Pass {
-    pub(super) fn new(request: PassRequest, waker: task::Waker) -> Self {
-        Self { request, result: OnceLock::new(), waker }
+    pub(super) fn new(request: &PassRequest, waker: task::Waker) -> Self {
+        Self {
+            form: request.form,
+            concerned: request.concerned.clone(),
+            answer: Answer::new(waker),
+            is_upload: request.bytes() > LARGE_BYTES,
+            request_bytes: request.bytes(),
+        }
     }
 
-    /// Sets the result, and wakes the client. A second result has no effect.
-    pub(super) fn end(&self, result: PassResult) {
-        if self.result.set(result).is_ok() {
-            self.waker.wake_by_ref();
-        }
+    /// True if the client has left.
+    pub(super) fn is_abandoned(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
     }
 
     /// Returns the memory that the command owns, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.request.held_bytes()
-    }
-
-    /// Returns the result; `None` while the client must wait.
-    pub(crate) fn result(&self) -> Option<&PassResult> {
-        self.result.get()
+        size_of::<Self>() + self.request_bytes + self.answer.held_bytes()
     }
 }

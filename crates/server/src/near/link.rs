@@ -6,29 +6,36 @@ use std::sync::Arc;
 
 use larder::copies::{Fetched as FetchedItem, Flight, FlightResult};
 use larder_protocol::follow::{self, Fetched, Message};
+use rustix::event::epoll::EventFlags;
 
 use super::dial::{Role, Socket};
-use super::job::{Concerned, Pass, PassResult};
-use super::reply::{self, VALUE_BYTES_MAX, is_error};
+use super::job::{Concerned, Pass};
+use super::outgoing::Outgoing;
+use super::reply::{ReplyReader, is_error};
 
 /// A connection to the origin.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) role: Role,
     pub(super) state: LinkState,
-    out: Vec<u8>,
-    /// The bytes of `out` that are sent.
-    sent: usize,
+    out: Outgoing,
+    /// Received bytes that cannot be parsed yet.
     input: Vec<u8>,
     pub(super) pending: VecDeque<Pending>,
+    /// Reads the answer to the first request, if that is a passed command.
+    reader: ReplyReader,
+    /// True if a part of that answer has been passed on.
+    has_begun: bool,
+    /// Since when the link does not receive, because a client does not take its answer.
+    pub(super) paused_since: Option<u64>,
     /// How many of the first requests have been given up.
     pub(super) given_up: usize,
     /// The failures to connect in a row.
     pub(super) failures: u32,
     /// True if a request needs the link.
     pub(super) is_wanted: bool,
-    /// True while the poller waits until the socket accepts output.
-    pub(super) awaits_output: bool,
+    /// The events for which the poller waits.
+    pub(super) awaited: EventFlags,
 }
 
 /// Whether a link is connected.
@@ -67,10 +74,12 @@ pub(super) enum Arrival {
         result: FlightResult,
         is_late: bool,
     },
-    /// The answer to a passed command.
+    /// A part of the answer to a passed command.
     Answered {
         pass: Arc<Pass>,
-        result: PassResult,
+        part: Vec<u8>,
+        is_first: bool,
+        is_last: bool,
     },
 }
 
@@ -85,6 +94,8 @@ pub(super) enum Lost {
     Garbled(String),
     #[error("the origin did not answer for too long")]
     Silent,
+    #[error("a client did not receive a long answer while others waited for the connection")]
+    HeldUp,
 }
 
 impl Link {
@@ -92,14 +103,16 @@ impl Link {
         Self {
             role,
             state: LinkState::Down { retry_ms: 0 },
-            out: Vec::new(),
-            sent: 0,
+            out: Outgoing::default(),
             input: Vec::new(),
             pending: VecDeque::new(),
+            reader: ReplyReader::default(),
+            has_begun: false,
+            paused_since: None,
             given_up: 0,
             failures: 0,
             is_wanted: false,
-            awaits_output: false,
+            awaited: EventFlags::IN,
         }
     }
 
@@ -111,14 +124,20 @@ impl Link {
     pub(super) fn rise(&mut self, socket: Socket) {
         self.out.clear();
         self.input.clear();
-        (self.sent, self.given_up, self.failures) = (0, 0, 0);
-        self.awaits_output = false;
+        (self.reader, self.has_begun) = (ReplyReader::default(), false);
+        (self.given_up, self.failures) = (0, 0);
+        (self.paused_since, self.awaited) = (None, EventFlags::IN);
         self.state = LinkState::Up(socket);
     }
 
-    /// Appends to what the link sends.
+    /// Appends to the output.
     pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.out);
+        self.out.push(write);
+    }
+
+    /// Appends bytes to the output.
+    pub(super) fn push_part(&mut self, part: Vec<u8>) {
+        self.out.push_part(part);
     }
 
     pub(super) fn has_output(&self) -> bool {
@@ -126,45 +145,57 @@ impl Link {
             LinkState::Up(socket) => socket.has_unsent(),
             LinkState::Down { .. } | LinkState::Dialing { .. } => false,
         };
-        is_held || self.sent < self.out.len()
+        is_held || !self.out.is_empty()
     }
 
-    /// Sends as much as the socket accepts.
-    pub(super) fn flush(&mut self) -> Result<(), Lost> {
+    /// Returns the events for which the poller should wait.
+    pub(super) fn events(&self) -> EventFlags {
+        let mut events = EventFlags::empty();
+        events.set(EventFlags::IN, self.paused_since.is_none());
+        events.set(EventFlags::OUT, self.has_output());
+        events
+    }
+
+    /// Sends what the socket accepts, up to a limit. If that is anything, a request with a large
+    /// value has time until `deadline_ms`.
+    pub(super) fn flush(&mut self, deadline_ms: u64) -> Result<(), Lost> {
         let LinkState::Up(socket) = &mut self.state else { return Ok(()) };
-        while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
-            match socket.write(rest) {
-                Ok(0) => return Err(Lost::Closed),
-                Ok(bytes) => self.sent += bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
+        let sent = self.out.send(socket)?;
+        if let Some(front) = self.pending.front_mut().filter(|_| sent > 0)
+            && let PendingRequest::Pass(pass) = &front.of
+            && pass.is_upload
+        {
+            front.deadline_ms = deadline_ms;
         }
         // Encrypted bytes may still wait in the socket.
         match socket.flush() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
             _ => {}
         }
-        self.out.clear();
-        self.out.shrink_to(BUFFER_BYTES_KEPT);
-        self.sent = 0;
         Ok(())
     }
 
-    /// Receives what has arrived, up to a limit.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Lost> {
-        let LinkState::Up(socket) = &mut self.state else { return Ok(()) };
+    /// Receives what has arrived, up to a limit, and passes each part to `take`. A request whose
+    /// answer arrives in parts has time until `deadline_ms` for the next part.
+    pub(super) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        terms: ReceiveTerms,
+        mut take: impl FnMut(Arrival),
+    ) -> Result<(), Lost> {
         let mut received = 0;
         // What a TLS connection has decrypted would cause no further event.
-        while received < RECEIVED_BYTES_MAX || matches!(socket, Socket::Tls(_)) {
+        while let LinkState::Up(socket) = &mut self.state
+            && (received < RECEIVED_BYTES_MAX || socket.has_decrypted())
+        {
             match socket.read(buffer) {
                 Ok(0) => return Err(Lost::Closed),
                 Ok(bytes) => {
-                    self.input.extend_from_slice(&buffer[..bytes]);
-                    received += bytes;
                     // A short read has emptied the socket. If not, there is another event.
-                    if bytes < buffer.len() && !matches!(socket, Socket::Tls(_)) {
+                    let is_over = bytes < buffer.len() && !matches!(socket, Socket::Tls(_));
+                    self.parse_more(buffer.get(..bytes).unwrap_or_default(), terms, &mut take)?;
+                    received += bytes;
+                    if is_over {
                         break;
                     }
                 }
@@ -176,39 +207,42 @@ impl Link {
         Ok(())
     }
 
-    /// Parses what has arrived, and passes each part to `take`.
-    pub(super) fn parse(
+    /// Parses what has arrived, after what could not be parsed before.
+    fn parse_more(
         &mut self,
-        value_bytes_max: usize,
-        mut take: impl FnMut(Arrival),
+        arrived: &[u8],
+        terms: ReceiveTerms,
+        take: &mut impl FnMut(Arrival),
     ) -> Result<(), Lost> {
-        let input = std::mem::take(&mut self.input);
-        let (mut at, mut parsed) = (0, Ok(()));
+        let mut before = std::mem::take(&mut self.input);
+        let input = if before.is_empty() {
+            arrived
+        } else {
+            before.extend_from_slice(arrived);
+            &before
+        };
+        let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
-            match self.parse_one(rest, value_bytes_max) {
-                Ok(Some((bytes, arrival))) => {
-                    at += bytes;
-                    arrival.into_iter().for_each(&mut take);
-                }
-                Ok(None) => break,
-                Err(lost) => {
-                    parsed = Err(lost);
-                    break;
-                }
-            }
+            let Some((bytes, arrival)) = self.parse_one(rest, terms)? else { break };
+            at += bytes;
+            arrival.into_iter().for_each(&mut *take);
         }
-        self.input = input;
-        self.input.drain(..at);
-        self.input.shrink_to(BUFFER_BYTES_KEPT.max(self.input.len()));
-        parsed
+        if before.is_empty() {
+            self.input.extend_from_slice(input.get(at..).unwrap_or_default());
+        } else {
+            before.drain(..at);
+            before.shrink_to(BUFFER_BYTES_KEPT.max(before.len()));
+            self.input = before;
+        }
+        Ok(())
     }
 
-    /// Parses the first answer or message; `None` if it is incomplete. An acknowledgement is no
-    /// arrival.
+    /// Parses the first answer, part of an answer, or message; `None` if it is incomplete. An
+    /// acknowledgement has no arrival.
     fn parse_one(
         &mut self,
         input: &[u8],
-        value_bytes_max: usize,
+        terms: ReceiveTerms,
     ) -> Result<Option<(usize, Option<Arrival>)>, Lost> {
         if self.role == Role::Stream {
             let Some((line, bytes)) = line(input)? else { return Ok(None) };
@@ -229,27 +263,78 @@ impl Link {
                 }
             }
             PendingRequest::Fetch(flight) => {
-                let Some((bytes, result)) = fetched(input, value_bytes_max)? else {
+                let Some((bytes, result)) = fetched(input, terms.value_bytes_max)? else {
                     return Ok(None);
                 };
                 let (flight, is_late) = (Arc::clone(flight), self.given_up > 0);
                 (bytes, Some(Arrival::Fetched { flight, result, is_late }))
             }
             PendingRequest::Pass(pass) => {
-                let found = reply::find(pass.request.form, input);
-                let Some(reply) = found.map_err(|_| garbled(input))? else { return Ok(None) };
-                let shown = input.get(..reply.shown_bytes).unwrap_or_default();
-                if !names_key(shown, &pass.request.concerned) {
-                    return Err(garbled(input));
-                }
-                let result = PassResult::Answer(shown.into());
-                (reply.bytes, Some(Arrival::Answered { pass: Arc::clone(pass), result }))
+                let pass = Arc::clone(pass);
+                return self.parse_answer(&pass, input, terms.deadline_ms);
             }
         };
-        self.pending.pop_front();
-        self.given_up = self.given_up.saturating_sub(1);
+        self.end_front();
         Ok(Some(found))
     }
+
+    /// Parses the answer to a passed command, or a part of a long one.
+    fn parse_answer(
+        &mut self,
+        pass: &Arc<Pass>,
+        input: &[u8],
+        deadline_ms: u64,
+    ) -> Result<Option<(usize, Option<Arrival>)>, Lost> {
+        let mut reader = self.reader;
+        let reply = reader.read(pass.form, input).map_err(|_| garbled(input))?;
+        // A short answer is passed on only once it is known to be correct.
+        if !reply.is_complete && !self.has_begun && reply.shown_bytes < SHORT_BYTES_MAX
+            || reply.bytes == 0
+        {
+            return Ok(None);
+        }
+        let is_first = !std::mem::replace(&mut self.has_begun, !reply.is_complete);
+        let part = input.get(..reply.shown_bytes).unwrap_or_default();
+        if is_first && !names_key(part, &pass.concerned) {
+            return Err(garbled(input));
+        }
+        let (part, is_last) = (part.to_vec(), reply.is_complete);
+        let arrival = Arrival::Answered { pass: Arc::clone(pass), part, is_first, is_last };
+        self.reader = reader;
+        if is_last {
+            self.end_front();
+        } else if let Some(front) = self.pending.front_mut() {
+            front.deadline_ms = deadline_ms;
+        }
+        Ok(Some((reply.bytes, Some(arrival))))
+    }
+
+    /// Removes the first request, whose answer is complete.
+    fn end_front(&mut self) {
+        self.pending.pop_front();
+        self.given_up = self.given_up.saturating_sub(1);
+        self.reader = ReplyReader::default();
+    }
+
+    /// True if the link cannot receive more before a client takes a part of its answer.
+    pub(super) fn is_held_up(&self) -> bool {
+        let Some(front) = self.pending.front() else { return false };
+        match &front.of {
+            PendingRequest::Pass(pass) if self.has_begun => {
+                pass.answer.pause_if_full() && !pass.is_abandoned()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The terms under which a link receives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiveTerms {
+    /// The longest value that is fetched.
+    pub(super) value_bytes_max: usize,
+    /// Until when the next part of an answer must arrive.
+    pub(super) deadline_ms: u64,
 }
 
 /// False if an answer contains the item of another key.
@@ -279,7 +364,7 @@ fn fetched(input: &[u8], value_bytes_max: usize) -> Result<Option<(usize, Flight
         Some(Fetched::Absent { is_noted }) => FlightResult::Absent { is_noted },
         Some(Fetched::Uncopied) => FlightResult::Uncopied,
         Some(Fetched::Value { value_bytes, flags, cas, ttl_ms, is_noted }) => {
-            if value_bytes > value_bytes_max.min(VALUE_BYTES_MAX) {
+            if value_bytes > value_bytes_max {
                 return Err(garbled(line));
             }
             let end = head_bytes + value_bytes;
@@ -312,7 +397,10 @@ const LINE_BYTES_MAX: usize = 4096;
 const SHOWN_BYTES_MAX: usize = 64;
 
 /// How much a link receives before other links have their turn.
-const RECEIVED_BYTES_MAX: usize = 1024 * 1024;
+const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 
-/// The memory that an idle link keeps for its input, and for its output.
-const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+/// An answer of at least this length is passed on in parts.
+const SHORT_BYTES_MAX: usize = 64 * 1024;
+
+/// The memory that a link keeps for incomplete input.
+const BUFFER_BYTES_KEPT: usize = 128 * 1024;

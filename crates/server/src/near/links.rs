@@ -6,36 +6,49 @@ use std::ops::Range;
 use super::dial::Role;
 use super::job::Job;
 
-/// The roles of the links, by their number.
-pub(super) const LINKS: [Role; 12] = [
-    Role::Stream,
-    Role::Fetch,
-    Role::Fetch,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Text,
-    Role::Binary,
-    Role::Binary,
-    Role::Report,
-];
+/// The number of links.
+pub(super) const LINKS: usize = REPORT + 1;
 
 pub(super) const STREAM: usize = 0;
-pub(super) const REPORT: usize = 11;
 pub(super) const FETCH_LINKS: Range<usize> = 1..3;
+const TEXT_LINKS: Range<usize> = 3..5;
+const LARGE_LINKS: Range<usize> = 5..21;
+const BINARY_LINKS: Range<usize> = 21..23;
+const LARGE_BINARY_LINKS: Range<usize> = 23..31;
+pub(super) const REPORT: usize = 31;
+
+/// Returns the role of a link.
+pub(super) fn role_of(link: usize) -> Role {
+    match link {
+        STREAM => Role::Stream,
+        REPORT => Role::Report,
+        _ if FETCH_LINKS.contains(&link) => Role::Fetch,
+        _ if BINARY_LINKS.contains(&link) || LARGE_BINARY_LINKS.contains(&link) => Role::Binary,
+        _ => Role::Text,
+    }
+}
 
 /// The links of each class of jobs.
-pub(super) const LINKS_OF: [Range<usize>; CLASSES] = [1..2, 2..3, 3..5, 5..9, 9..11];
-pub(super) const CLASSES: usize = 5;
+pub(super) const LINKS_OF: [Range<usize>; CLASSES] =
+    [1..2, 2..3, TEXT_LINKS, LARGE_LINKS, BINARY_LINKS, LARGE_BINARY_LINKS];
+pub(super) const CLASSES: usize = 6;
+
+/// Returns the class of the jobs that a link accepts; `None` if it accepts none.
+pub(super) fn class_of_link(link: usize) -> Option<usize> {
+    LINKS_OF.iter().position(|links| links.contains(&link))
+}
 /// The first class of fetches. All fetches of a key are of one class, which has one link.
 const FETCH: usize = 0;
 const TEXT: usize = 2;
-/// Commands of the text protocol with large values, one at a time on each link, so that they hold
-/// up no other command.
-pub(super) const LARGE: usize = 3;
+const LARGE: usize = 3;
 const BINARY: usize = 4;
+const LARGE_BINARY: usize = 5;
+
+/// Returns the maximum number of requests in flight on a link of this class. Commands with large
+/// values have a link for themselves, so that they hold up no other command.
+pub(super) fn pending_max(class: usize) -> usize {
+    if matches!(class, LARGE | LARGE_BINARY) { 1 } else { PENDING_MAX }
+}
 
 /// Returns the class of a job.
 pub(super) fn class_of(job: &Job) -> usize {
@@ -46,11 +59,19 @@ pub(super) fn class_of(job: &Job) -> usize {
             let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(flight.key());
             FETCH + hash as usize % FETCH_LINKS.len()
         }
-        Job::Pass(pass) if pass.request.is_binary() => BINARY,
-        Job::Pass(pass) if pass.request.is_large() => LARGE,
-        Job::Pass(_) => TEXT,
+        Job::Pass(_, request) => match (request.is_binary(), request.is_large()) {
+            (false, false) => TEXT,
+            (false, true) => LARGE,
+            (true, false) => BINARY,
+            (true, true) => LARGE_BINARY,
+        },
     }
 }
 
-/// The links that connect only when they are needed.
-pub(super) const LAZY_LINKS: Range<usize> = 5..12;
+/// True if a link connects only when it is needed.
+pub(super) fn is_lazy(link: usize) -> bool {
+    link >= LARGE_LINKS.start
+}
+
+/// The requests in flight on a link that many share.
+const PENDING_MAX: usize = 256;

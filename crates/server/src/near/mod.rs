@@ -11,11 +11,13 @@
 //! other clients; it wakes them when the origin has answered. `larder::copies` keeps the copies.
 //! Decision 43 has the rules, which comments name.
 
+mod answer;
 mod connecting;
 mod dial;
 mod job;
 mod link;
 mod links;
+mod outgoing;
 mod reply;
 mod request;
 mod store;
@@ -29,6 +31,7 @@ use std::task;
 use larder::copies::{Copies, CopyLimits, Flight, Place};
 use larder::{Cache, Leaving, Reason};
 use larder_options::{Near as NearOptions, Options};
+use larder_protocol::ServerError;
 use larder_protocol::follow::Terms;
 use larder_stats::Counters;
 use rustix::io;
@@ -36,8 +39,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::log::Log;
 use crate::waker::Waker;
+use answer::Taken;
 use job::Job;
-pub(crate) use job::{Concerned, Pass, PassResult};
+pub(crate) use job::{Concerned, Pass};
 pub(crate) use reply::is_error;
 pub(crate) use request::PassRequest;
 use store::LocalStore;
@@ -77,6 +81,15 @@ pub(crate) enum Reach {
     Reached,
     /// The last attempt to connect failed.
     Unreachable,
+}
+
+/// A part of the answer to a passed command.
+#[derive(Debug)]
+pub(crate) enum AnswerPart {
+    /// Bytes for the client; empty if it does not want a response.
+    Bytes { bytes: Vec<u8>, is_last: bool },
+    /// The answer does not arrive, or its rest does not.
+    Failed(ServerError),
 }
 
 impl Near {
@@ -152,9 +165,23 @@ impl Near {
 
     /// Passes a command to the origin.
     pub(crate) fn pass(&self, request: PassRequest, waker: task::Waker) -> Arc<Pass> {
-        let pass = Arc::new(Pass::new(request, waker));
-        self.put(Job::Pass(Arc::clone(&pass)));
+        let pass = Arc::new(Pass::new(&request, waker));
+        self.put(Job::Pass(Arc::clone(&pass), request));
         pass
+    }
+
+    /// Takes the next part of the answer to a passed command; `None` if the client must wait.
+    pub(crate) fn take_part(&self, pass: &Pass) -> Option<AnswerPart> {
+        let Taken { part, end, wakes } = pass.answer.take();
+        if wakes {
+            self.waker.wake();
+        }
+        match (part, end) {
+            (Some(bytes), end) => Some(AnswerPart::Bytes { bytes, is_last: end == Some(Ok(())) }),
+            (None, Some(Ok(()))) => Some(AnswerPart::Bytes { bytes: Vec::new(), is_last: true }),
+            (None, Some(Err(error))) => Some(AnswerPart::Failed(error)),
+            (None, None) => None,
+        }
     }
 
     /// Reports a key whose copy was evicted. Called while locks of the cache are held.

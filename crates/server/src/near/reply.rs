@@ -15,58 +15,121 @@ pub(super) enum ReplyForm {
     BinaryQuiet,
 }
 
-/// An answer in the input.
+/// The part of an answer that the input contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// The length of the part that the client receives, in bytes.
+    /// The length of the part for the client, in bytes. It comes first.
     pub(super) shown_bytes: usize,
-    /// The length of the whole answer, in bytes.
+    /// The length of the whole part, in bytes.
     pub(super) bytes: usize,
+    /// True if the answer ends with this part.
+    pub(super) is_complete: bool,
 }
 
 /// The origin does not speak the protocol. Nothing after this can be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled;
 
-/// Returns the answer at the beginning of `input`; `None` if it is incomplete.
-pub(super) fn find(form: ReplyForm, input: &[u8]) -> Result<Option<Reply>, Garbled> {
-    let mut at = 0;
-    loop {
-        let rest = input.get(at..).unwrap_or_default();
-        let unit = match form {
-            ReplyForm::Binary | ReplyForm::BinaryQuiet => message(rest)?,
-            ReplyForm::One | ReplyForm::List | ReplyForm::Quiet => item(rest)?,
-        };
-        let Some(bytes) = unit else { return Ok(None) };
-        let Some(unit) = rest.get(..bytes) else { return Ok(None) };
-        let end = at + bytes;
-        let is_item = [&b"VALUE "[..], b"LVALUE ", b"META "].iter().any(|it| unit.starts_with(it));
-        match form {
-            ReplyForm::One | ReplyForm::Binary => {
-                return Ok(Some(Reply { shown_bytes: end, bytes: end }));
+/// Reads an answer that arrives in parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReplyReader {
+    /// How much is left of the current item, with the end of its line, in bytes.
+    left_bytes: usize,
+}
+
+/// One step of a reader.
+struct Unit {
+    bytes: usize,
+    end: Option<End>,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With a line, or an item, for the client.
+    Shown,
+    /// With a line that the client does not receive.
+    Hidden,
+}
+
+impl ReplyReader {
+    /// Reads as much of an answer as `input` contains.
+    pub(super) fn read(&mut self, form: ReplyForm, input: &[u8]) -> Result<Reply, Garbled> {
+        let mut at = 0;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            let unit = match self.left_bytes {
+                _ if rest.is_empty() => None,
+                0 => self.begin_unit(form, rest)?,
+                left_bytes => Some(self.go_on(form, left_bytes, rest)?),
+            };
+            let Some(Unit { bytes, end }) = unit else {
+                return Ok(Reply { shown_bytes: at, bytes: at, is_complete: false });
+            };
+            let shown_bytes = if end == Some(End::Hidden) { at } else { at + bytes };
+            at += bytes;
+            if end.is_some() {
+                return Ok(Reply { shown_bytes, bytes: at, is_complete: true });
             }
-            // The client has asked for a list, whose end the session writes.
-            ReplyForm::List if unit == b"END\r\n" => {
-                return Ok(Some(Reply { shown_bytes: at, bytes: end }));
-            }
-            ReplyForm::List if !is_item && !is_error(unit) => return Err(Garbled),
-            ReplyForm::List if !is_item => {
-                return Ok(Some(Reply { shown_bytes: end, bytes: end }));
-            }
-            ReplyForm::Quiet if unit == b"MN\r\n" => {
-                return Ok(Some(Reply { shown_bytes: at, bytes: end }));
-            }
-            ReplyForm::BinaryQuiet if unit.get(1) == Some(&NOOP) => {
-                return Ok(Some(Reply { shown_bytes: at, bytes: end }));
-            }
-            ReplyForm::List | ReplyForm::Quiet | ReplyForm::BinaryQuiet => at = end,
         }
+    }
+
+    /// Reads a line or the header of a message; `None` if it is incomplete.
+    fn begin_unit(&mut self, form: ReplyForm, input: &[u8]) -> Result<Option<Unit>, Garbled> {
+        let is_binary = matches!(form, ReplyForm::Binary | ReplyForm::BinaryQuiet);
+        let head = if is_binary { message(input)? } else { item(input)? };
+        let Some(Head { bytes, rest_bytes }) = head else { return Ok(None) };
+        let line = input.get(..bytes).unwrap_or_default();
+        let is_hidden = match form {
+            ReplyForm::One | ReplyForm::Binary => false,
+            // The client has asked for a list, whose end the session writes.
+            ReplyForm::List => line == b"END\r\n",
+            ReplyForm::Quiet => line == b"MN\r\n",
+            ReplyForm::BinaryQuiet => line.get(1) == Some(&NOOP),
+        };
+        let is_item = [&b"VALUE "[..], b"LVALUE ", b"META "].iter().any(|it| line.starts_with(it));
+        let ends_list = form == ReplyForm::List && !is_item;
+        if ends_list && !is_hidden && !is_error(line) {
+            return Err(Garbled);
+        }
+        self.left_bytes = rest_bytes;
+        let is_last = matches!(form, ReplyForm::One | ReplyForm::Binary) || ends_list;
+        let end = match is_hidden {
+            true => Some(End::Hidden),
+            false => (is_last && rest_bytes == 0).then_some(End::Shown),
+        };
+        Ok(Some(Unit { bytes, end }))
+    }
+
+    /// Reads on in the rest of an item.
+    fn go_on(&mut self, form: ReplyForm, left: usize, input: &[u8]) -> Result<Unit, Garbled> {
+        let bytes = left.min(input.len());
+        let part = input.get(..bytes).unwrap_or_default();
+        self.left_bytes = left - bytes;
+        let is_binary = matches!(form, ReplyForm::Binary | ReplyForm::BinaryQuiet);
+        if !is_binary {
+            // The part of the line end that is in the input.
+            let first = LINE_END.len().saturating_sub(left);
+            let end = LINE_END.get(first..LINE_END.len() - self.left_bytes.min(LINE_END.len()));
+            if !part.ends_with(end.unwrap_or_default()) {
+                return Err(Garbled);
+            }
+        }
+        let ends = self.left_bytes == 0 && matches!(form, ReplyForm::One | ReplyForm::Binary);
+        Ok(Unit { bytes, end: ends.then_some(End::Shown) })
     }
 }
 
-/// Returns the length of a line and of the value that it announces; `None` if the line is
-/// incomplete.
-fn item(input: &[u8]) -> Result<Option<usize>, Garbled> {
+/// The line or the header with which a part of an answer begins.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    bytes: usize,
+    /// The length of the value with its line end, or of the body of a message.
+    rest_bytes: usize,
+}
+
+/// Reads a line; `None` if it is incomplete.
+fn item(input: &[u8]) -> Result<Option<Head>, Garbled> {
     let Some(end) = memchr::memchr(b'\n', input) else {
         return if input.len() > LINE_BYTES_MAX { Err(Garbled) } else { Ok(None) };
     };
@@ -77,14 +140,10 @@ fn item(input: &[u8]) -> Result<Option<usize>, Garbled> {
         Some(b"VALUE") => words.nth(2),
         Some(b"LVALUE") => words.nth(3),
         _ if line.iter().any(u8::is_ascii_control) => return Err(Garbled),
-        _ => return Ok(Some(end + 1)),
+        _ => return Ok(Some(Head { bytes: end + 1, rest_bytes: 0 })),
     };
     let value_bytes = number(length.ok_or(Garbled)?).ok_or(Garbled)?;
-    let total = end + 1 + value_bytes + LINE_END.len();
-    match input.get(total - LINE_END.len()..total) {
-        Some(LINE_END) | None => Ok(Some(total)),
-        Some(_) => Err(Garbled),
-    }
+    Ok(Some(Head { bytes: end + 1, rest_bytes: value_bytes + LINE_END.len() }))
 }
 
 /// True if a line is an error.
@@ -92,13 +151,17 @@ pub(crate) fn is_error(line: &[u8]) -> bool {
     [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"].iter().any(|error| line.starts_with(error))
 }
 
-fn message(input: &[u8]) -> Result<Option<usize>, Garbled> {
+/// Reads the header of a message; `None` if it is incomplete.
+fn message(input: &[u8]) -> Result<Option<Head>, Garbled> {
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     if header[0] != RESPONSE {
         return Err(Garbled);
     }
     let body_bytes = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
-    if body_bytes > VALUE_BYTES_MAX { Err(Garbled) } else { Ok(Some(HEADER_BYTES + body_bytes)) }
+    if body_bytes > VALUE_BYTES_MAX {
+        return Err(Garbled);
+    }
+    Ok(Some(Head { bytes: HEADER_BYTES, rest_bytes: body_bytes }))
 }
 
 /// Parses the length of a value.
@@ -112,8 +175,8 @@ const LINE_END: &[u8] = b"\r\n";
 /// The maximum length of a line without a value: a meta line with a key of 250 bytes.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// The longest value that a near cache passes on.
-pub(super) const VALUE_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// The longest value that an origin can have: the limit of `-I`.
+const VALUE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 const HEADER_BYTES: usize = 24;
 const RESPONSE: u8 = 0x81;
@@ -123,16 +186,25 @@ const NOOP: u8 = 0x0a;
 mod tests {
     use super::*;
 
-    /// Asserts what is found in each beginning of an answer, and in the answer with more after it.
+    /// Asserts the length of the part for the client, wherever the answer is cut in two, and with
+    /// more after it.
     #[track_caller]
     fn assert_found(form: ReplyForm, answer: &[u8], shown_bytes: usize) {
-        for bytes in 0..answer.len() {
-            assert_eq!(find(form, &answer[..bytes]), Ok(None), "with {bytes} bytes");
-        }
-        let reply = Reply { shown_bytes, bytes: answer.len() };
         let more = [answer, b"STORED\r\n"].concat();
-        assert_eq!(find(form, answer), Ok(Some(reply)));
-        assert_eq!(find(form, &more), Ok(Some(reply)));
+        for bytes in 0..answer.len() {
+            let mut reader = ReplyReader::default();
+            let first = reader.read(form, &answer[..bytes]).unwrap();
+            assert!(!first.is_complete, "with {bytes} bytes: {first:?}");
+            assert_eq!(first.shown_bytes, first.bytes, "with {bytes} bytes");
+            let rest = reader.read(form, &more[first.bytes..]);
+            let shown_bytes = shown_bytes - first.shown_bytes;
+            let bytes = answer.len() - first.bytes;
+            assert_eq!(rest, Ok(Reply { shown_bytes, bytes, is_complete: true }));
+        }
+    }
+
+    fn read(form: ReplyForm, answer: &[u8]) -> Result<Reply, Garbled> {
+        ReplyReader::default().read(form, answer)
     }
 
     #[test]
@@ -166,12 +238,21 @@ mod tests {
             message
         };
         let get = message(0, b"flagvalue");
-        assert_eq!(find(ReplyForm::Binary, &get[..30]), Ok(None));
-        let whole = Reply { shown_bytes: 33, bytes: 33 };
-        assert_eq!(find(ReplyForm::Binary, &get), Ok(Some(whole)));
-        let quiet = [get, message(NOOP, b"")].concat();
-        let reply = Reply { shown_bytes: 33, bytes: 57 };
-        assert_eq!(find(ReplyForm::BinaryQuiet, &quiet), Ok(Some(reply)));
+        assert_found(ReplyForm::Binary, &get, 33);
+        assert_found(ReplyForm::BinaryQuiet, &[get, message(NOOP, b"")].concat(), 33);
+    }
+
+    #[test]
+    fn the_line_end_of_a_value_is_checked_wherever_the_input_is_cut() {
+        for wrong in [&b"VA 2\r\nab\rx"[..], b"VA 2\r\nab\n\n", b"VA 0\r\nx\n"] {
+            for bytes in 0..wrong.len() {
+                let mut reader = ReplyReader::default();
+                let first = reader.read(ReplyForm::One, &wrong[..bytes]);
+                let rest =
+                    first.and_then(|first| reader.read(ReplyForm::One, &wrong[first.bytes..]));
+                assert_eq!(rest, Err(Garbled), "cut at {bytes}");
+            }
+        }
     }
 
     #[test]
@@ -187,10 +268,10 @@ mod tests {
             b"\0\r\n",
         ];
         for line in lines {
-            assert_eq!(find(ReplyForm::One, line), Err(Garbled), "{:?}", line.escape_ascii());
+            assert_eq!(read(ReplyForm::One, line), Err(Garbled), "{:?}", line.escape_ascii());
         }
-        assert_eq!(find(ReplyForm::List, b"STORED\r\n"), Err(Garbled));
-        assert_eq!(find(ReplyForm::Binary, &[0x80; HEADER_BYTES]), Err(Garbled));
-        assert_eq!(find(ReplyForm::Binary, &[0xff; HEADER_BYTES]), Err(Garbled));
+        assert_eq!(read(ReplyForm::List, b"STORED\r\n"), Err(Garbled));
+        assert_eq!(read(ReplyForm::Binary, &[0x80; HEADER_BYTES]), Err(Garbled));
+        assert_eq!(read(ReplyForm::Binary, &[0xff; HEADER_BYTES]), Err(Garbled));
     }
 }

@@ -8,7 +8,8 @@ use super::reply::ReplyForm;
 /// A command as the origin receives it.
 #[derive(Debug)]
 pub(crate) struct PassRequest {
-    pub(super) bytes: Vec<u8>,
+    /// In several parts if the command has a large value.
+    pub(super) parts: Vec<Vec<u8>>,
     pub(super) form: ReplyForm,
     pub(super) concerned: Concerned,
     /// True if the answer may be large.
@@ -16,7 +17,7 @@ pub(crate) struct PassRequest {
 }
 
 /// A command that is longer is sent on a connection of its own.
-const LARGE_BYTES: usize = 64 * 1024;
+pub(super) const LARGE_BYTES: usize = 64 * 1024;
 
 impl PassRequest {
     /// Creates the request for a read, or for one key of a list. If the client `only_reads`, it
@@ -59,16 +60,21 @@ impl PassRequest {
                 bytes.extend_from_slice(key);
             }
         }
-        Some(Self::of(bytes, frame, Concerned::Key(key.into()), true))
+        Some(Self::of(vec![bytes], frame, Concerned::Key(key.into()), true))
     }
 
     /// Creates the request for a command in the bytes of the client: its line, or its header with
     /// extras and key, and its value.
     pub(crate) fn raw(bytes: Vec<u8>, frame: &Frame<'_>, concerned: Concerned) -> Self {
-        Self::of(bytes, frame, concerned, false)
+        Self::of(vec![bytes], frame, concerned, false)
     }
 
-    fn of(mut bytes: Vec<u8>, frame: &Frame<'_>, concerned: Concerned, is_read: bool) -> Self {
+    /// Same as [`Self::raw`], for bytes in several parts.
+    pub(crate) fn in_parts(parts: Vec<Vec<u8>>, frame: &Frame<'_>, concerned: Concerned) -> Self {
+        Self::of(parts, frame, concerned, false)
+    }
+
+    fn of(mut parts: Vec<Vec<u8>>, frame: &Frame<'_>, concerned: Concerned, is_read: bool) -> Self {
         let form = match frame {
             Frame::Text { quiet: true } => ReplyForm::Quiet,
             Frame::Text { .. } if is_read => ReplyForm::List,
@@ -82,14 +88,14 @@ impl PassRequest {
         };
         // The origin may not answer a quiet command. It answers the one that follows, after it has
         // executed the quiet one.
-        match form {
-            ReplyForm::Quiet => bytes.extend_from_slice(b"mn\r\n"),
-            ReplyForm::BinaryQuiet => {
-                bytes.extend_from_slice(&header(binary::opcode::NOOP, 0, 0));
+        match (form, parts.last_mut()) {
+            (ReplyForm::Quiet, Some(part)) => part.extend_from_slice(b"mn\r\n"),
+            (ReplyForm::BinaryQuiet, Some(part)) => {
+                part.extend_from_slice(&header(binary::opcode::NOOP, 0, 0));
             }
-            ReplyForm::One | ReplyForm::List | ReplyForm::Binary => {}
+            _ => {}
         }
-        Self { bytes, form, concerned, reads_much: false }
+        Self { parts, form, concerned, reads_much: false }
     }
 
     /// Creates the removal of an item whose store is refused, because its value is too large.
@@ -97,13 +103,13 @@ impl PassRequest {
         let mut bytes = b"md ".to_vec();
         larder_protocol::base64::encode(&mut bytes, key);
         bytes.extend_from_slice(b" b\r\n");
-        let form = ReplyForm::One;
-        Self { bytes, form, concerned: Concerned::Key(key.into()), reads_much: false }
+        let concerned = Concerned::Key(key.into());
+        Self { parts: vec![bytes], form: ReplyForm::One, concerned, reads_much: false }
     }
 
     /// True if the command could hold up others on the same connection.
     pub(super) fn is_large(&self) -> bool {
-        self.bytes.len() > LARGE_BYTES || self.reads_much
+        self.reads_much || self.bytes() > LARGE_BYTES
     }
 
     /// Expects a large answer.
@@ -116,9 +122,9 @@ impl PassRequest {
         matches!(self.form, ReplyForm::Binary | ReplyForm::BinaryQuiet)
     }
 
-    /// Returns the memory that the request owns, in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len()
+    /// Returns the length of the request in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
     }
 }
 

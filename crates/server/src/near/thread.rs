@@ -17,9 +17,13 @@ use rustix::io::Errno;
 
 use super::connecting::RETRY_MS;
 use super::dial::{DialError, Dialed};
-use super::job::{Concerned, Job, PassResult};
-use super::link::{Arrival, Link, LinkState, Lost, Pending, PendingRequest, push_follower};
-use super::links::{CLASSES, LARGE, LINKS, LINKS_OF, REPORT, STREAM, class_of};
+use super::job::{Concerned, Job};
+use super::link::{
+    Arrival, Link, LinkState, Lost, Pending, PendingRequest, ReceiveTerms, push_follower,
+};
+use super::links::{
+    CLASSES, LINKS, LINKS_OF, REPORT, STREAM, class_of, class_of_link, pending_max, role_of,
+};
 use super::{Near, Reach, boot_ms, millis};
 
 /// The near thread. It ends when this is dropped, which must be after the workers have ended.
@@ -104,7 +108,7 @@ impl Loop {
         Ok(Self {
             near,
             epoll,
-            links: LINKS.iter().map(|role| Link::new(*role)).collect(),
+            links: (0..LINKS).map(|link| Link::new(role_of(link))).collect(),
             dialings: Arc::default(),
             waiting: Default::default(),
             stream: None,
@@ -117,9 +121,8 @@ impl Loop {
 
     /// Waits for events, then does everything that is due.
     fn turn(&mut self) {
-        let mut events: [epoll::Event; LINKS.len() + 1] =
-            [epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-                LINKS.len() + 1];
+        let none = epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let mut events = [none; LINKS + 1];
         let timeout = self.timeout();
         let count = match epoll::wait(&self.epoll, &mut events[..], Some(&timeout)) {
             Ok(count) => count,
@@ -134,6 +137,7 @@ impl Loop {
         }
         let now_ms = boot_ms();
         self.take_jobs(now_ms);
+        self.go_on_receiving();
         self.take_dialed(now_ms);
         self.dispatch(now_ms);
         self.ask_alive(now_ms);
@@ -174,16 +178,39 @@ impl Loop {
 
     fn note_ready(&mut self, number: usize) {
         let Some(link) = self.links.get_mut(number) else { return };
+        if link.paused_since.is_some() {
+            return;
+        }
+        let now_ms = boot_ms();
+        let terms = ReceiveTerms {
+            value_bytes_max: self.near.options.value_bytes_max,
+            deadline_ms: now_ms + millis(self.near.options.timeout),
+        };
         let mut arrivals = Vec::new();
-        let received = link.receive(&mut self.buffer);
-        let value_bytes_max = self.near.options.value_bytes_max;
+        let received = link.receive(&mut self.buffer, terms, |arrival| arrivals.push(arrival));
         // What has arrived before the end counts.
-        let parsed = link.parse(value_bytes_max, |arrival| arrivals.push(arrival));
         for arrival in arrivals {
             self.take(arrival);
         }
-        if let Err(lost) = parsed.and(received) {
-            self.lose(number, &lost);
+        if let Err(lost) = received {
+            return self.lose(number, &lost);
+        }
+        let link = &mut self.links[number];
+        if link.is_held_up() {
+            link.paused_since = Some(now_ms);
+            self.await_events(number);
+        }
+    }
+
+    /// Receives again on links whose clients have taken their answers, or have left.
+    fn go_on_receiving(&mut self) {
+        for number in 0..self.links.len() {
+            let link = &mut self.links[number];
+            if link.paused_since.is_some() && !link.is_held_up() {
+                link.paused_since = None;
+                self.await_events(number);
+                self.note_ready(number);
+            }
         }
     }
 
@@ -206,9 +233,12 @@ impl Loop {
                 let place = near.place_of(flight.key()).unwrap_or(flight.place());
                 near.counters.bump(landing(near.copies.land(&flight, place, result)));
             }
-            Arrival::Answered { pass, result } => {
-                self.invalidate(&pass.request.concerned);
-                pass.end(result);
+            Arrival::Answered { pass, part, is_first, is_last } => {
+                // The origin has executed the command before it sends the first part.
+                if is_first {
+                    self.invalidate(&pass.concerned);
+                }
+                pass.answer.add(part, is_last);
             }
         }
     }
@@ -266,11 +296,12 @@ impl Loop {
     /// Returns the link for a job of this class; `None` if the job must wait.
     fn link_for(&mut self, class: usize) -> Option<usize> {
         let range = LINKS_OF[class].clone();
-        let pending_max = if class == LARGE { 1 } else { PENDING_MAX };
+        let accepts = |link: &Link| {
+            link.is_up() && link.paused_since.is_none() && link.pending.len() < pending_max(class)
+        };
         let best = range
             .clone()
-            .filter(|number| self.links[*number].is_up())
-            .filter(|number| self.links[*number].pending.len() < pending_max)
+            .filter(|number| accepts(&self.links[*number]))
             .min_by_key(|number| self.links[*number].pending.len());
         // Links that are rarely needed connect when they are.
         if best.is_none()
@@ -290,8 +321,8 @@ impl Loop {
                 self.near.counters.bump(Counter::NearFetches);
                 PendingRequest::Fetch(flight)
             }
-            Job::Pass(pass) => {
-                link.push(|out| out.extend_from_slice(&pass.request.bytes));
+            Job::Pass(pass, request) => {
+                request.parts.into_iter().for_each(|part| link.push_part(part));
                 PendingRequest::Pass(pass)
             }
         };
@@ -305,15 +336,19 @@ impl Loop {
             Job::Fetch(flight) => {
                 self.near.copies.give_up(&flight, FlightResult::Failed(FetchFailure::Unreachable));
             }
-            Job::Pass(pass) => pass.end(PassResult::Failed(ServerError::OriginUnreachable)),
+            Job::Pass(pass, _) => pass.answer.fail(ServerError::OriginUnreachable),
         }
     }
 
     /// Gives up requests that the origin has not answered in time. The link stays: the answers may
     /// still come.
     fn give_up(&mut self, now_ms: u64) {
-        let patience_ms = PATIENCE * millis(self.near.options.timeout);
+        let timeout_ms = millis(self.near.options.timeout);
+        let patience_ms = PATIENCE * timeout_ms;
         for number in 0..self.links.len() {
+            if self.links[number].paused_since.is_some() {
+                self.give_up_held(number, now_ms);
+            }
             let link = &self.links[number];
             let is_stuck =
                 link.pending.front().is_some_and(|front| front.deadline_ms + patience_ms <= now_ms);
@@ -335,6 +370,27 @@ impl Loop {
         }
     }
 
+    /// Gives up the answer that holds up a link, if others need the link.
+    fn give_up_held(&mut self, number: usize, now_ms: u64) {
+        let timeout_ms = millis(self.near.options.timeout);
+        let class = class_of_link(number);
+        let are_waiting = class.is_some_and(|class| !self.waiting[class].is_empty());
+        let link = &mut self.links[number];
+        let are_behind = link.pending.len() > 1;
+        let Some(front) = link.pending.front_mut() else { return };
+        // It is the client who is slow, not the origin.
+        front.deadline_ms = now_ms + timeout_ms;
+        let is_long = link.paused_since.is_some_and(|since_ms| since_ms + timeout_ms <= now_ms);
+        if is_long && are_behind {
+            link.given_up = link.given_up.max(1);
+            if let Some(front) = self.links[number].pending.front() {
+                self.fail(&front.of);
+            }
+        } else if is_long && are_waiting {
+            self.lose(number, &Lost::HeldUp);
+        }
+    }
+
     /// Fails a request that was sent, and whose answer is not awaited any more.
     fn fail(&self, request: &PendingRequest) {
         match request {
@@ -344,8 +400,8 @@ impl Loop {
             }
             PendingRequest::Pass(pass) => {
                 // Rule: LossInvalidates
-                self.invalidate(&pass.request.concerned);
-                pass.end(PassResult::Failed(ServerError::OriginSilent));
+                self.invalidate(&pass.concerned);
+                pass.answer.fail(ServerError::OriginSilent);
             }
         }
         self.near.counters.bump(Counter::NearUnanswered);
@@ -411,31 +467,30 @@ impl Loop {
     }
 
     fn flush(&mut self) {
+        let deadline_ms = boot_ms() + millis(self.near.options.timeout) + BUFFERED_MS;
         for number in 0..self.links.len() {
             let link = &mut self.links[number];
             if !link.is_up() || !link.has_output() {
                 continue;
             }
-            if let Err(lost) = link.flush() {
-                self.lose(number, &lost);
-                continue;
+            match link.flush(deadline_ms) {
+                Ok(()) => self.await_events(number),
+                Err(lost) => self.lose(number, &lost),
             }
-            self.await_output(number);
         }
     }
 
-    /// Makes the poller wait until a link accepts output, if it has any.
-    fn await_output(&mut self, number: usize) {
+    /// Makes the poller wait for the events that a link needs.
+    fn await_events(&mut self, number: usize) {
         let link = &mut self.links[number];
         let LinkState::Up(socket) = &link.state else { return };
-        if link.has_output() == link.awaits_output {
+        let events = link.events();
+        if events == link.awaited {
             return;
         }
-        let mut flags = EventFlags::IN;
-        flags.set(EventFlags::OUT, link.has_output());
         let data = epoll::EventData::new_u64(number as u64);
-        match epoll::modify(&self.epoll, socket, data, flags) {
-            Ok(()) => link.awaits_output = link.has_output(),
+        match epoll::modify(&self.epoll, socket, data, events) {
+            Ok(()) => link.awaited = events,
             Err(error) => {
                 let lost = Lost::Io(error.into());
                 self.lose(number, &lost);
@@ -475,11 +530,12 @@ fn landing(kept: Result<(), NotKept>) -> Counter {
 /// The number of the waker among the events.
 const WAKER: u64 = u64::MAX;
 
-/// The requests in flight on a link.
-const PENDING_MAX: usize = 256;
-
 /// The link is lost when its first request has waited for this many timeouts.
 const PATIENCE: u64 = 10;
+
+/// How long the network may take for the last bytes of a large value after the socket has accepted
+/// them.
+const BUFFERED_MS: u64 = 2000;
 
 /// How often `alive` is sent in `--near-max-stale`.
 const ALIVE_PART: u64 = 4;
@@ -494,4 +550,4 @@ const REPORT_MS: u64 = 100;
 /// The keys in a line of reads. A line may have 2048 bytes, and a key 336 in base64.
 const HINTS_PER_LINE: usize = 6;
 
-const BUFFER_BYTES: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;

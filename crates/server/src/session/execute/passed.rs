@@ -9,7 +9,7 @@ use larder_item::Meta;
 use larder_protocol::{Frame, Response, ServerError, Store, Stored, base64};
 
 use super::direct::{Found, Value};
-use crate::near::{Concerned, Near, PassRequest, PassResult};
+use crate::near::{AnswerPart, Concerned, Near, PassRequest};
 
 /// The origin of a near cache, for a thread that waits for each answer.
 pub(super) struct Passed<'a>(pub(super) &'a Near);
@@ -71,35 +71,39 @@ impl Passed<'_> {
     /// Removes all items.
     pub(super) fn flush(&self) -> Result<(), ServerError> {
         let request = b"flush_all\r\n".to_vec();
-        match self.wait(PassRequest::raw(request, &Frame::default(), Concerned::All)) {
-            PassResult::Answer(answer) if *answer == *b"OK\r\n" => Ok(()),
-            PassResult::Answer(_) => Err(ServerError::OriginSilent),
-            PassResult::Failed(error) => Err(error),
+        match &*self.wait(PassRequest::raw(request, &Frame::default(), Concerned::All))? {
+            b"OK\r\n" => Ok(()),
+            _ => Err(ServerError::OriginSilent),
         }
     }
 
     /// Sends a meta command, and returns the answer.
-    fn ask(&self, name: &str, key: &[u8], rest: &str, value: &[u8]) -> Result<Arc<[u8]>, Response> {
+    fn ask(&self, name: &str, key: &[u8], rest: &str, value: &[u8]) -> Result<Vec<u8>, Response> {
         let mut request = format!("{name} ").into_bytes();
         base64::encode(&mut request, key);
         request.extend_from_slice(rest.as_bytes());
         request.extend_from_slice(value);
         let concerned = Concerned::Key(key.into());
-        match self.wait(PassRequest::raw(request, &Frame::default(), concerned)) {
-            PassResult::Answer(answer) => Ok(answer),
-            PassResult::Failed(error) => Err(error.into()),
-        }
+        self.wait(PassRequest::raw(request, &Frame::default(), concerned)).map_err(Response::from)
     }
 
-    fn wait(&self, request: PassRequest) -> PassResult {
+    /// Waits for the whole answer to a command.
+    fn wait(&self, request: PassRequest) -> Result<Vec<u8>, ServerError> {
         let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
         let pass = self.0.pass(request, waker);
+        let mut answer = Vec::new();
         loop {
-            if let Some(result) = pass.result() {
-                return result.clone();
+            match self.0.take_part(&pass) {
+                Some(AnswerPart::Bytes { bytes, is_last }) => {
+                    answer.extend_from_slice(&bytes);
+                    if is_last {
+                        return Ok(answer);
+                    }
+                }
+                Some(AnswerPart::Failed(error)) => return Err(error),
+                // The near thread ends every command within its timeout.
+                None => thread::park_timeout(Duration::from_millis(100)),
             }
-            // The near thread ends every command within its timeout.
-            thread::park_timeout(Duration::from_millis(100));
         }
     }
 }

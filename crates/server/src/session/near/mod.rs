@@ -4,7 +4,7 @@
 mod waiting;
 
 use larder::copies::{FetchFailure, Flight, FlightResult};
-use larder::{DiskNeed, StoreMode};
+use larder::{DiskNeed, Piece, StoreMode};
 use larder_protocol::{Command, Frame, Response, ServerError, Store};
 use larder_stats::Counter;
 
@@ -13,7 +13,7 @@ pub(super) use self::waiting::{ArrivingValue, WaitingForOrigin};
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
-use crate::near::{Concerned, Near, Pass, PassRequest, PassResult, Way, is_error};
+use crate::near::{AnswerPart, Concerned, Near, PassRequest, Way, is_error};
 
 /// A store that is refused before its value has arrived.
 struct RefusedStore<'a> {
@@ -170,7 +170,8 @@ impl Session {
         };
         batch.executor.counters().bump(Counter::NearPassed);
         let (pass, frame) = (near.pass(request, waker), frame.keep());
-        self.state = State::Near(Box::new(WaitingForOrigin::Pass { pass, frame }));
+        let waiting = WaitingForOrigin::Pass { pass, frame, is_shown: false };
+        self.state = State::Near(Box::new(waiting));
         Step::Stop(consumed, Next::Origin)
     }
 
@@ -190,9 +191,8 @@ impl Session {
         }
         let Some(block) = rest.get(..bytes) else {
             let line = input.get(..consumed).unwrap_or_default().to_vec();
-            let kept = StoreHead { key: store.key.into(), value_bytes: store.value_bytes };
-            let (store, frame) = (kept, frame.keep());
-            let arriving = ArrivingValue { bytes: line, left_bytes: bytes, store, frame };
+            let head = StoreHead { key: store.key.into(), value_bytes: store.value_bytes };
+            let arriving = ArrivingValue::new(line, bytes, head, frame.keep());
             self.state = State::NearValue(Box::new(arriving));
             return Step::GoOn(consumed);
         };
@@ -232,62 +232,43 @@ impl Session {
     /// Receives a part of the value of a store.
     pub(super) fn receive_near_value(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
         let State::NearValue(arriving) = &mut self.state else { return Step::GoOn(0) };
-        let part = input.get(..arriving.left_bytes).unwrap_or(input);
-        arriving.bytes.extend_from_slice(part);
-        arriving.left_bytes -= part.len();
-        let consumed = part.len();
-        if arriving.left_bytes > 0 {
+        let consumed = arriving.receive(input);
+        if !arriving.is_complete() {
             return Step::GoOn(consumed);
         }
         let State::NearValue(arriving) = std::mem::replace(&mut self.state, State::Command) else {
             return Step::GoOn(consumed);
         };
-        let ArrivingValue { bytes, store, frame, .. } = *arriving;
-        let frame = frame.frame_with(&store.key);
-        let block_bytes = store.value_bytes + frame.value_end().len();
-        let block = bytes.len().checked_sub(block_bytes).and_then(|at| bytes.get(at..));
-        if block.and_then(|block| frame.value_of(block)).is_none() {
-            let head = Store { key: &store.key, value_bytes: store.value_bytes, ..Store::PLAIN };
+        let (StoreHead { key, value_bytes }, frame) = (&arriving.store, &arriving.frame);
+        let (key, value_bytes, owned) = (key.clone(), *value_bytes, frame.clone());
+        let frame = owned.frame_with(&key);
+        let Some(parts) = arriving.into_parts() else {
+            let head = Store { key: &key, value_bytes, ..Store::PLAIN };
             batch.respond(&batch.executor.bad_data_chunk(&head), &frame);
             return Step::GoOn(consumed);
-        }
-        let request = PassRequest::raw(bytes, &frame, Concerned::Key(store.key.clone()));
+        };
+        let request = PassRequest::in_parts(parts, &frame, Concerned::Key(key.clone()));
         self.await_answer(batch, request, &frame, consumed)
     }
 
     /// Continues a command once the origin has answered.
     pub(super) fn await_origin(&mut self, batch: &mut Batch<'_>) -> Step {
         let State::Near(waiting) = &self.state else { return Step::GoOn(0) };
-        let is_ready = match &**waiting {
-            WaitingForOrigin::Read { flight, .. } => flight.result().is_some(),
-            WaitingForOrigin::Pass { pass, .. } | WaitingForOrigin::Removal { pass, .. } => {
-                pass.result().is_some()
+        match &**waiting {
+            WaitingForOrigin::Read { flight, .. } if flight.result().is_some() => {}
+            WaitingForOrigin::Pass { .. } | WaitingForOrigin::Removal { .. } => {
+                return self.take_answer(batch);
             }
-        };
-        if !is_ready {
-            return Step::Stop(0, Next::Origin);
+            WaitingForOrigin::Read { .. } => return Step::Stop(0, Next::Origin),
         }
         let State::Near(waiting) = std::mem::replace(&mut self.state, State::Command) else {
             return Step::GoOn(0);
         };
-        match *waiting {
-            WaitingForOrigin::Read { flight, command, frame } => {
-                let frame = frame.frame_with(command.key());
-                self.end_read(batch, &flight, &command.command(), &frame)
-            }
-            WaitingForOrigin::Pass { pass, frame } => {
-                self.end_pass(batch, &pass, &frame.frame());
-                Step::GoOn(0)
-            }
-            WaitingForOrigin::Removal { pass, frame, payload_bytes, response } => {
-                let response = match pass.result() {
-                    Some(PassResult::Failed(error)) => (*error).into(),
-                    _ => response,
-                };
-                self.pass_over(batch, payload_bytes, Some(response), &frame.frame());
-                Step::GoOn(0)
-            }
-        }
+        let WaitingForOrigin::Read { flight, command, frame } = *waiting else {
+            return Step::GoOn(0);
+        };
+        let frame = frame.frame_with(command.key());
+        self.end_read(batch, &flight, &command.command(), &frame)
     }
 
     fn end_read(
@@ -317,22 +298,77 @@ impl Session {
         Step::GoOn(0)
     }
 
-    fn end_pass(&mut self, batch: &mut Batch<'_>, pass: &Pass, frame: &Frame<'_>) {
-        match pass.result() {
-            Some(PassResult::Answer(bytes)) => {
-                batch.out.bytes.extend_from_slice(bytes);
-                if is_error(bytes) {
+    /// Takes a part of the answer to a passed command.
+    fn take_answer(&mut self, batch: &mut Batch<'_>) -> Step {
+        let (State::Near(waiting), Some(near)) = (&mut self.state, batch.executor.near()) else {
+            return Step::GoOn(0);
+        };
+        let (WaitingForOrigin::Pass { pass, .. } | WaitingForOrigin::Removal { pass, .. }) =
+            &**waiting
+        else {
+            return Step::GoOn(0);
+        };
+        let Some(part) = near.take_part(pass) else { return Step::Stop(0, Next::Origin) };
+        match &mut **waiting {
+            WaitingForOrigin::Pass { is_shown, .. } => {
+                let is_first = !std::mem::replace(is_shown, true);
+                self.show_part(batch, part, is_first)
+            }
+            _ => self.end_removal(batch, &part),
+        }
+    }
+
+    /// Appends a part of an answer to the output.
+    fn show_part(&mut self, batch: &mut Batch<'_>, part: AnswerPart, is_first: bool) -> Step {
+        match part {
+            AnswerPart::Bytes { bytes, is_last } => {
+                if is_first && is_error(&bytes) {
                     self.parser.end_list();
                 }
+                if bytes.len() < PIECE_BYTES_MIN {
+                    batch.out.bytes.extend_from_slice(&bytes);
+                } else {
+                    batch.out.push_piece(Piece::from(bytes));
+                }
+                if is_last {
+                    self.state = State::Command;
+                }
+                Step::GoOn(0)
             }
-            Some(PassResult::Failed(error)) => {
+            // The client could not tell an error from the rest of a value.
+            AnswerPart::Failed(_) if !is_first => Step::Stop(0, Next::Close),
+            AnswerPart::Failed(error) => {
                 self.parser.end_list();
-                batch.respond(&(*error).into(), frame);
+                let State::Near(waiting) = std::mem::replace(&mut self.state, State::Command)
+                else {
+                    return Step::GoOn(0);
+                };
+                if let WaitingForOrigin::Pass { frame, .. } = &*waiting {
+                    batch.respond(&error.into(), &frame.frame());
+                }
+                Step::GoOn(0)
             }
-            None => {}
         }
+    }
+
+    /// Skips the value of a refused store, whose item is removed.
+    fn end_removal(&mut self, batch: &mut Batch<'_>, part: &AnswerPart) -> Step {
+        let State::Near(waiting) = std::mem::replace(&mut self.state, State::Command) else {
+            return Step::GoOn(0);
+        };
+        if let WaitingForOrigin::Removal { frame, payload_bytes, response, .. } = *waiting {
+            let response = match part {
+                AnswerPart::Failed(error) => (*error).into(),
+                AnswerPart::Bytes { .. } => response,
+            };
+            self.pass_over(batch, payload_bytes, Some(response), &frame.frame());
+        }
+        Step::GoOn(0)
     }
 }
 
 /// The maximum number of reads whose items are fetched together.
 const AHEAD_MAX: usize = 64;
+
+/// A shorter part of an answer is copied to the output.
+const PIECE_BYTES_MIN: usize = 16 * 1024;

@@ -12,8 +12,8 @@ use crate::near::Pass;
 pub(in crate::session) enum WaitingForOrigin {
     /// A read waits for a fetch.
     Read { flight: Arc<Flight>, command: OwnedCommand, frame: OwnedFrame },
-    /// A command waits for its answer.
-    Pass { pass: Arc<Pass>, frame: OwnedFrame },
+    /// A command waits for its answer. True if the client has a part of it.
+    Pass { pass: Arc<Pass>, frame: OwnedFrame, is_shown: bool },
     /// A store is refused, and waits until its item is removed from the origin. Then its value is
     /// skipped, and the client receives the response.
     Removal { pass: Arc<Pass>, frame: OwnedFrame, payload_bytes: u64, response: Response },
@@ -23,8 +23,8 @@ pub(in crate::session) enum WaitingForOrigin {
 #[derive(Debug)]
 pub(in crate::session) struct ArrivingValue {
     /// The line of the store, and what has arrived of the value.
-    pub(super) bytes: Vec<u8>,
-    pub(super) left_bytes: usize,
+    parts: Vec<Vec<u8>>,
+    left_bytes: usize,
     pub(super) store: StoreHead,
     pub(super) frame: OwnedFrame,
 }
@@ -48,8 +48,56 @@ impl WaitingForOrigin {
 }
 
 impl ArrivingValue {
+    /// Begins with the line of a store, which `left_bytes` follow.
+    pub(super) fn new(
+        line: Vec<u8>,
+        left_bytes: usize,
+        store: StoreHead,
+        frame: OwnedFrame,
+    ) -> Self {
+        Self { parts: vec![line], left_bytes, store, frame }
+    }
+
+    /// Takes what `input` contains of the value. Returns how many bytes that is.
+    pub(super) fn receive(&mut self, input: &[u8]) -> usize {
+        let taken = input.get(..self.left_bytes).unwrap_or(input);
+        self.left_bytes -= taken.len();
+        match self.parts.last_mut() {
+            // The end of the last line must not be divided.
+            Some(last)
+                if last.len() < PART_BYTES || self.left_bytes + taken.len() <= TAIL_BYTES =>
+            {
+                last.extend_from_slice(taken);
+            }
+            _ => {
+                let mut part = Vec::with_capacity(PART_BYTES + input.len());
+                part.extend_from_slice(taken);
+                self.parts.push(part);
+            }
+        }
+        taken.len()
+    }
+
+    /// True if the value has arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        self.left_bytes == 0
+    }
+
+    /// Returns the bytes of the store, or `None` if they do not end like a value.
+    pub(super) fn into_parts(self) -> Option<Vec<Vec<u8>>> {
+        let end = self.frame.frame_with(&self.store.key).value_end();
+        let last = self.parts.last().map_or(&[][..], Vec::as_slice);
+        last.ends_with(end).then_some(self.parts)
+    }
+
     /// Returns the memory that the store owns, in bytes.
     pub(in crate::session) fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity()
+        size_of::<Self>() + self.parts.iter().map(Vec::capacity).sum::<usize>()
     }
 }
+
+/// A part of this length is not extended.
+const PART_BYTES: usize = 256 * 1024;
+
+/// At least the length of what ends a value.
+const TAIL_BYTES: usize = 2;

@@ -6,6 +6,7 @@ mod clocks;
 mod copies;
 mod drops;
 mod http;
+mod large;
 mod losses;
 mod origins;
 mod security;
