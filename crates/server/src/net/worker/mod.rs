@@ -390,6 +390,9 @@ impl Worker {
                 (unsent, unsent_bytes) = (at + 1, 0);
             }
         }
+        if let Some(near) = self.executor.near() {
+            near.wake_for_jobs();
+        }
         self.send(&mut turns[unsent..]);
         self.scratch.clear_input();
         turns.clear();

@@ -91,6 +91,7 @@ impl Passed<'_> {
     fn wait(&self, request: PassRequest) -> Result<Vec<u8>, ServerError> {
         let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
         let pass = self.0.pass(request, waker);
+        self.0.wake_for_jobs();
         let mut answer = Vec::new();
         loop {
             match self.0.take_part(&pass) {
