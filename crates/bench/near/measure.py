@@ -3,10 +3,12 @@
 
 Each row compares two larderd in one run, in rounds that alternate, by the processor time that the
 server spends on a request, or by the time that a client waits. LARDERD names the release build.
+Arguments name the functions to run, for example `misses`; without any, all run.
 """
 
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -179,6 +181,39 @@ def misses(larderd, folder):
         server.stop()
 
 
+def crowded_misses(larderd, folder):
+    """Misses of several clients that ask at once. No key has an item, and few are asked for twice,
+    so that each get is fetched. The first row counts the processor time that both servers spend on
+    a get beyond that of a get at the origin, the second one that of the near cache."""
+    origin = Server(larderd, folder, "--followers=64")
+    near = Server(larderd, folder, f"--origin={origin.address()}", "-m", "1024")
+    plain = Server(larderd, folder)
+    await_copies(near)
+
+    def cpu(connections, server, others=()):
+        with origin.connect() as stream:
+            ask(stream, b"flush_all\r\n", b"OK\r\n")
+        servers = (server, *others)
+        begin = sum(each.cpu() for each in servers)
+        requests = bench(server, "--keys", "5000000", "--mode", "get", "--no-load", "--seconds", "1",
+                         "--connections", str(connections))["requests"]
+        return (sum(each.cpu() for each in servers) - begin) / requests
+
+    for connections in (1, 50, 200):
+        both, alone = [], []
+        for _ in range(ROUNDS):
+            get = cpu(connections, plain)
+            both.append((cpu(connections, near, (origin,)) - get) / get)
+            alone.append(cpu(connections, near) / get)
+        for name, asked, ratios in (("added by both servers / a get at the origin", "<= 1.5", both),
+                                    ("the near cache's / a get at the origin", "-", alone)):
+            print(f"{f'miss, {connections} clients: {name}':<66} {asked:>8} "
+                  f"{statistics.median(ratios):7.3f}   ({min(ratios):.3f} to {max(ratios):.3f})",
+                  flush=True)
+    for server in (origin, near, plain):
+        server.stop()
+
+
 class Follower:
     """A change stream whose connection fetches keys, so that the origin reports them."""
 
@@ -290,6 +325,70 @@ def delays_under_load(larderd, folder):
         server.stop()
 
 
+def p99_of_gets(server):
+    """Returns the p99 of gets of an item of 100 bytes, in microseconds."""
+    times = []
+    with server.connect() as stream:
+        ask(stream, GETS[1], b"END\r\n")
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            begin = time.perf_counter_ns()
+            ask(stream, GETS[1], b"END\r\n")
+            times.append((time.perf_counter_ns() - begin) / 1000)
+    return sorted(times)[len(times) * 99 // 100]
+
+
+def move_large_values(server, request, answer_bytes):
+    """Repeats a request with a large value in a child process until it is killed."""
+    child = os.fork()
+    if child > 0:
+        return child
+    with server.connect() as stream:
+        stream.settimeout(None)
+        buffer = bytearray(1 << 20)
+        while True:
+            stream.sendall(request)
+            left = answer_bytes
+            while left > 0:
+                count = stream.recv_into(buffer, min(left, len(buffer)))
+                if count == 0:
+                    os._exit(1)
+                left -= count
+
+
+def large_values(larderd, folder):
+    """The p99 of small gets while another client reads or writes values of 100 MiB."""
+    many = ["-m", "512", "-I", "128m"]
+    origin = Server(larderd, folder, "--followers=64", *many)
+    near = Server(larderd, folder, f"--origin={origin.address()}", *many)
+    await_copies(near)
+    fill(origin)
+    bytes_of = 100 << 20
+    store = b"set large 0 0 %d\r\n" % bytes_of + b"x" * bytes_of + b"\r\n"
+    with origin.connect() as stream:
+        ask(stream, store, b"STORED\r\n")
+    answer_bytes = len(b"VALUE large 0 %d\r\n" % bytes_of) + bytes_of + len(b"\r\nEND\r\n")
+    moves = (("reads", b"get large\r\n", answer_bytes), ("writes", store, len(b"STORED\r\n")))
+    for verb, request, response_bytes in moves:
+        for name, server in (("origin", origin), ("near cache", near)):
+            ratios, loaded = [], []
+            for _ in range(ROUNDS):
+                alone = p99_of_gets(server)
+                child = move_large_values(server, request, response_bytes)
+                time.sleep(0.5)
+                loaded.append(p99_of_gets(server))
+                os.kill(child, signal.SIGKILL)
+                if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+                    sys.exit(f"near: the client that {verb} large values has ended")
+                ratios.append(loaded[-1] / alone)
+            shown = f"p99 of small gets, one client {verb} 100 MiB values, {name}"
+            print(f"{shown:<66} {'<= 2':>8} {statistics.median(ratios):7.2f}   "
+                  f"({min(ratios):.2f} to {max(ratios):.2f}); "
+                  f"{statistics.median(loaded):.0f} microseconds", flush=True)
+    for server in (origin, near):
+        server.stop()
+
+
 def delays(larderd, folder):
     """The time from the response to a change until the near cache no longer has the copy."""
     origin = Server(larderd, folder, "--followers=64")
@@ -323,8 +422,11 @@ def main():
     larderd = os.environ["LARDERD"]
     with tempfile.TemporaryDirectory() as folder:
         print(f"{'':<66} {'asked':>8}  median")
-        for measure in (hits, misses, changes, reported_changes, delays, delays_under_load):
-            measure(larderd, folder)
+        rows = (hits, misses, crowded_misses, changes, reported_changes, delays, delays_under_load,
+                large_values)
+        for measure in rows:
+            if len(sys.argv) < 2 or measure.__name__ in sys.argv[1:]:
+                measure(larderd, folder)
 
 
 if __name__ == "__main__":
