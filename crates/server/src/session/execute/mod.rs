@@ -59,8 +59,8 @@ pub struct Executor {
     classes: Arc<Classes>,
     /// Chooses commands for the hot keys.
     sampler: Sampler,
-    /// The reads that copies of a near cache have answered, counted to report some of them.
-    copy_reads: Cell<u32>,
+    /// How many reads of copies pass before the next one is reported to the origin.
+    copy_reads_skipped: Cell<u32>,
     /// Wakes the worker for a connection; `None` if no worker waits for asynchronous results.
     wakes: Option<Arc<WakeList>>,
     /// The number by which the worker knows the connection whose commands are being executed.
@@ -218,7 +218,7 @@ impl Executor {
             log,
             classes,
             sampler,
-            copy_reads: Cell::new(0),
+            copy_reads_skipped: Cell::new(0),
             wakes: None,
             token: Cell::new(0),
         }

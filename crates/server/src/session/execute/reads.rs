@@ -51,13 +51,16 @@ impl Executor {
     }
 
     /// Reports one in [`COPY_READS_PER_HINT`] reads that copies have answered to the origin, so
-    /// that it does not evict the items.
+    /// that it does not evict the items. Chooses them at random: of clients that read keys in a
+    /// cycle, every sixteenth read may always be of the same keys.
     #[inline]
     pub(crate) fn note_copy_read(&self, near: &Near, key: &[u8]) {
-        let reads = self.copy_reads.get() + 1;
-        self.copy_reads.set(reads % COPY_READS_PER_HINT);
-        if reads == COPY_READS_PER_HINT {
-            near.hint(key);
+        match self.copy_reads_skipped.get() {
+            0 => {
+                near.hint(key);
+                self.copy_reads_skipped.set(fastrand::u32(0..2 * COPY_READS_PER_HINT - 1));
+            }
+            left => self.copy_reads_skipped.set(left - 1),
         }
     }
 
