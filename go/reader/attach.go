@@ -284,7 +284,7 @@ func (a *Attachment) watch(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	var byte [1]byte
-	for s.region.IsLive() {
+	for s.region.isServed() {
 		_ = conn.SetReadDeadline(time.Now().Add(watchPause))
 		if _, err := conn.Read(byte[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return

@@ -19,6 +19,8 @@ type clock struct {
 	// that time.
 	compared time.Time
 	nanos    int64
+	// monotonicNanos is the system's monotonic clock at that time.
+	monotonicNanos int64
 }
 
 // clockOf returns the clock of a cache that was created at startSecs of the monotonic clock.
@@ -31,7 +33,22 @@ func clockOf(startSecs int64) (clock, error) {
 	if startSecs < 0 || startSecs > now/int64(time.Second) {
 		startSecs = now / int64(time.Second)
 	}
-	return clock{compared: time.Now(), nanos: now - startSecs*int64(time.Second)}, nil
+	return clock{compared: time.Now(), nanos: now - startSecs*int64(time.Second), monotonicNanos: now}, nil
+}
+
+// limit is the time until which items may be read, in milliseconds of the monotonic clock and of
+// Unix time. The monotonic clock stands still while the machine sleeps. A monotonic time of 0 means
+// that items may be read at any time.
+type limit struct{ monotonic, unix uint64 }
+
+// isBefore reports whether a limit has not passed.
+func (c *clock) isBefore(l limit) bool {
+	if l.monotonic == 0 {
+		return true
+	}
+	now := time.Now()
+	monotonic := uint64(c.monotonicNanos+int64(now.Sub(c.compared))) / uint64(time.Millisecond)
+	return monotonic < l.monotonic && uint64(now.UnixMilli()) < l.unix
 }
 
 // second returns the current second.

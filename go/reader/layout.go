@@ -8,7 +8,7 @@ import (
 
 // Format is the version of the region's layout that this package can read. docs/region-format.md
 // describes the layout byte by byte.
-const Format = 9
+const Format = 10
 
 const (
 	// lineBytes is the size of two cache lines, which the hardware prefetches together. The parts of
@@ -58,12 +58,15 @@ const (
 // The offsets of the variables after the superblock that a reader uses: the current second, the
 // state of flushes, the sizes of the index, and the table of attached processes (peers).
 const (
-	atClock          = 256
-	atFlushSequence  = 384
-	atFlushAt        = 392
-	atGroups         = 400
-	atOverflowGroups = 776
-	atPeersTable     = 1920
+	atClock = 256
+	// Until when the items may be read, in milliseconds of two clocks; 0 without a limit.
+	atReadableUntilMonotonic = 264
+	atReadableUntilUnix      = 272
+	atFlushSequence          = 384
+	atFlushAt                = 392
+	atGroups                 = 400
+	atOverflowGroups         = 776
+	atPeersTable             = 1920
 )
 
 // ErrNoRegion means that a file is not a region: it does not begin with the magic number.

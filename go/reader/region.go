@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -16,6 +17,10 @@ import (
 // item is still changing after this number of attempts, its writer has stopped in the middle of the
 // change.
 const attemptsMax = 1000
+
+// readsPerCopyHint is the number of hits of which one is worth a hint if the memory has copies and
+// the server itself needs no hint.
+const readsPerCopyHint = 32
 
 // ErrClosed means that a [Region] or an [Attachment] is closed.
 var ErrClosed = errors.New("closed")
@@ -168,8 +173,20 @@ func (r *Region) GetMany(dst []byte, keys [][]byte, found func(index int, value 
 }
 
 // IsLive reports whether the region is open and, for a server's memory, whether the server updates
-// its clock.
+// its clock, and the copies of a near cache are up to date.
 func (r *Region) IsLive() bool {
+	v := r.view.Load()
+	if v == nil {
+		return false
+	}
+	_, ok := v.now()
+	ok = ok && v.clock.isBefore(v.readableUntil())
+	runtime.KeepAlive(v)
+	return ok
+}
+
+// isServed is like IsLive, and true also while the copies of a near cache are out of date.
+func (r *Region) isServed() bool {
 	v := r.view.Load()
 	if v == nil {
 		return false
@@ -216,6 +233,11 @@ func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isHintDue bool
 	return v.lookUp(dst, key, v.secrets.hash(key), now)
 }
 
+// readableUntil returns the time until which items may be read.
+func (v *view) readableUntil() limit {
+	return limit{v.memory.word(atReadableUntilMonotonic), v.memory.word(atReadableUntilUnix)}
+}
+
 // isFlushDue reports whether all items have been flushed or are about to be.
 func (v *view) isFlushDue(now uint32) bool {
 	at := v.memory.word(atFlushAt)
@@ -224,6 +246,9 @@ func (v *view) isFlushDue(now uint32) bool {
 
 func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, info Info, ok, isHintDue bool) {
 	start := len(dst)
+	// Loaded before the search, and compared after the copy: a near cache may remove the item in
+	// between, and then set a later limit.
+	limit := v.readableUntil()
 	for range attemptsMax {
 		record, ok := v.find(hash, key)
 		if !ok {
@@ -239,7 +264,16 @@ func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, i
 		info := v.info(&record, now)
 		dst, ok = v.value(dst, &record)
 		if ok && v.isValid(&record) && v.isUnchanged(&record, info.CAS) {
-			return dst, info, true, record.slot.freq() < freqMax || record.header.isUseDue(now)
+			if !v.clock.isBefore(limit) {
+				return dst[:start], Info{}, false, false
+			}
+			isHintDue := record.slot.freq() < freqMax || record.header.isUseDue(now)
+			// A near cache reports reads of copies to its origin, also of those that it needs no hints
+			// about.
+			if !isHintDue && limit.monotonic != 0 {
+				isHintDue = rand.Uint32N(readsPerCopyHint) == 0
+			}
+			return dst, info, true, isHintDue
 		}
 		dst = dst[:start]
 	}

@@ -18,6 +18,7 @@ use crate::process::operation::Operation;
 use crate::process::peers::PeerReport;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
+use crate::readable::ReadableUntil;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::limit::LimitError;
 use crate::reclaim::sweep::SLICE_WORK;
@@ -174,6 +175,18 @@ impl Engine {
     /// Advances the region's clock; it never goes back.
     pub fn tick(&self, now: Second) {
         self.region().tick(now);
+    }
+
+    /// Returns until when other processes may read the items; `None` without a limit. A reader must
+    /// call this before it looks an item up.
+    #[inline]
+    pub fn readable_until(&self) -> Option<ReadableUntil> {
+        self.region().readable_until()
+    }
+
+    /// Sets until when other processes may read the items. Only one thread may call this.
+    pub fn limit_readers(&self, until: ReadableUntil) {
+        self.region().limit_readers(until);
     }
 
     /// Ends the opening of the region: other processes may open it now.

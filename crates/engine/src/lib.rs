@@ -28,7 +28,7 @@
 //! | `reclaim` | `Reclaimer` | S3-FIFO eviction, compaction, the expiry sweep, the memory limit, repair after a crash |
 //! | `index` | `Index` | groups and their locks, lookup, growth, unlinking, the ghost |
 //! | `segment` | `Segments` | slots, records, segment headers, appenders, the segment allocator, flushes |
-//! | `superblock` | | the parameters of an existing region |
+//! | `superblock`, `readable` | | the parameters of an existing region; until when other processes may read its items |
 //! | `process` | `Peers` | thread slots, peers, waiting, the context of an operation |
 //! | `region`, `error`, `journal`, `listener` | `Region` | memory and layout; errors that several modules return; the traits that record and report changes |
 //!
@@ -49,6 +49,7 @@ mod listener;
 mod open;
 mod ops;
 mod process;
+mod readable;
 mod reclaim;
 mod region;
 mod segment;
@@ -82,5 +83,6 @@ pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 pub use process::operation::Operation;
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX, PeerReport};
 pub use process::thread_slot::ThreadSlot;
+pub use readable::ReadableUntil;
 pub use reclaim::limit::LimitError;
 pub use superblock::{AttachError, Birth};

@@ -9,7 +9,7 @@ pub use crate::processes::{OWNERS_MAX, PEERS_MAX, THREAD_SLOTS_MAX};
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Incremented with every change of the layout that an older reader would misread.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 
 /// A pair of cache lines: the unit that the hardware prefetches and that two writers must not
 /// share.
@@ -99,6 +99,12 @@ pub mod global {
 
     /// The clock: the current second, u32.
     pub const CLOCK: usize = SUPERBLOCK_BYTES;
+    /// Until when other processes may read the items, in milliseconds of the system's monotonic
+    /// clock, u64; 0 without a limit. On the line that every reader loads for the clock.
+    pub const READABLE_UNTIL_MONOTONIC: usize = CLOCK + 8;
+    /// The same limit in milliseconds of Unix time, u64. The monotonic clock stands still while the
+    /// machine sleeps, and this clock does not.
+    pub const READABLE_UNTIL_UNIX: usize = CLOCK + 16;
     /// Segments with a smaller sequence hold only flushed items, u64.
     pub const FLUSH_SEQUENCE: usize = CLOCK + LINE_BYTES;
     /// The second of a scheduled flush, or 0, u64. Bit 32 is set if the flush includes all stores
@@ -546,7 +552,7 @@ mod tests {
 
     /// Start and end of each group of words that different threads write at different times.
     const GLOBAL_LINES: [(usize, usize); 13] = [
-        (global::CLOCK, global::CLOCK + 4),
+        (global::CLOCK, global::READABLE_UNTIL_UNIX + 8),
         (global::FLUSH_SEQUENCE, global::GROUPS + 8),
         (global::NEXT_SEQUENCE, global::ASKED_VERSION + 8),
         (global::FREE_NEXT, global::POOL_SEGMENTS + 8 * POOLS),

@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::process::registered;
 use crate::process::shared::{Opening, Shared};
 use crate::raw::Raw;
-use crate::system::clock::HandleTime;
+use crate::system::clock::{HandleTime, readable_until};
 use crate::tier::Tier;
 use crate::tier::wait::Wait;
 
@@ -266,6 +266,15 @@ impl Cache {
         if let Some(tier) = shared.tier.own() {
             tier.tick(shared.engine.now());
         }
+    }
+
+    /// Limits until when clients that read this cache's memory ([`Client`](crate::Client)) may use
+    /// the items that they find there: a time of the system's boot clock, in milliseconds. After it
+    /// they request every item from the server. A server that keeps copies of items calls this,
+    /// since its copies may be out of date later, and it may be stopped. Only one thread may call
+    /// it. A cache for which it was never called has no limit.
+    pub fn limit_readers(&self, boot_ms: u64) {
+        self.shared().engine.limit_readers(readable_until(boot_ms));
     }
 
     /// Returns the relation between the cache's seconds and Unix time, according to the current

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use larder_engine::{Engine, LookupResult};
+use larder_engine::{Engine, LookupResult, ReadableUntil};
 use larder_item::{Deadline, Second};
 use larder_protocol::local::Region;
 use larder_region::file::cannot_shrink;
@@ -13,7 +13,7 @@ use larder_region::layout::FORMAT;
 use larder_region::{Memory, boot};
 
 use super::hit::Hit;
-use crate::system::clock::{Clock, Time};
+use crate::system::clock::{Clock, Time, is_wall_before};
 
 /// Largest difference, in seconds, between the server's clock in the memory and the system's clock.
 /// If the difference is larger, the server is gone, was stopped, or uses another time. The server
@@ -22,6 +22,10 @@ const CLOCK_SECS_OFF_MAX: u32 = 3;
 
 /// Number of copies of the lock. Up to this many threads can read without sharing a cache line.
 const PLACES: usize = 16;
+
+/// Of the hits that are not worth a hint for the server itself, one in this many is worth one if
+/// the memory has copies.
+const READS_PER_COPY_HINT: u32 = 32;
 
 thread_local! {
     static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -83,12 +87,17 @@ impl View {
         is_it.then_some(Self { engine, time, reads_per_hint: region.reads_per_hint })
     }
 
-    /// Returns the current second; `None` if the server's clock stands still, and the memory cannot
-    /// be trusted.
+    /// Returns the current second, and until when the items may be used. Returns `None` if the
+    /// server's clock stands still or that time has passed, so that the memory cannot be trusted.
     #[inline]
-    fn now(&self) -> Option<Second> {
-        let (server, system) = (self.engine.now(), self.time.system_second());
-        (server.abs_diff(system) <= CLOCK_SECS_OFF_MAX).then_some(server.max(system))
+    fn now(&self) -> Option<(Second, Option<ReadableUntil>)> {
+        // Rule: FreshBeforeLook
+        let limit = self.engine.readable_until();
+        let (system, monotonic_ms) = self.time.system_second_and_ms();
+        let server = self.engine.now();
+        let is_late = limit.is_some_and(|limit| monotonic_ms >= limit.monotonic_ms);
+        let is_current = server.abs_diff(system) <= CLOCK_SECS_OFF_MAX && !is_late;
+        is_current.then_some((server.max(system), limit))
     }
 }
 
@@ -116,10 +125,12 @@ impl Views {
     pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, Option<Second>)> {
         let mine = self.mine();
         let view = mine.as_ref()?;
-        let (now, start) = (view.now()?, out.len());
+        let ((now, limit), start) = (view.now()?, out.len());
         let LookupResult { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
-        if meta.stale {
-            // The server decides which caller receives the recache token.
+        // Rule: ClockAfterCopy
+        let is_late = limit.is_some_and(|limit| !is_wall_before(limit));
+        // If the item is stale, the server decides which caller receives the recache token.
+        if meta.stale || is_late {
             out.truncate(start);
             return None;
         }
@@ -127,7 +138,10 @@ impl Views {
             (meta.deadline != Deadline::NEVER).then(|| meta.deadline.0.saturating_sub(now));
         let hit =
             Hit { flags: meta.flags, cas: meta.cas, ttl_secs, is_local: true, ..Hit::default() };
-        let is_told = is_worth_noting && is_drawn(view.reads_per_hint);
+        // The near cache reports reads of copies to its origin, also of those that it needs no
+        // hints about.
+        let is_worth_telling = is_worth_noting || limit.is_some() && is_drawn(READS_PER_COPY_HINT);
+        let is_told = is_worth_telling && is_drawn(view.reads_per_hint);
         Some((hit, is_told.then_some(now)))
     }
 
@@ -139,7 +153,8 @@ impl Views {
     }
 
     pub(super) fn is_live(&self) -> bool {
-        self.mine().as_ref().is_some_and(|view| view.now().is_some())
+        let is_before = |limit: Option<ReadableUntil>| limit.is_none_or(is_wall_before);
+        self.mine().as_ref().and_then(|view| view.now()).is_some_and(|(_, limit)| is_before(limit))
     }
 
     /// Opens the memory that a server has passed, unless it is the current view.
@@ -173,6 +188,31 @@ mod tests {
     fn region(cache: &Cache) -> Region {
         let bytes = cache.reading_file().unwrap().metadata().unwrap().len();
         Region { identity: cache.identity().0, bytes, format: FORMAT, reads_per_hint: 2 }
+    }
+
+    /// The monotonic clock stands still while the machine sleeps, unlike the wall clock.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd")]
+    fn items_are_found_only_before_the_limits_of_both_clocks() {
+        let cache = Cache::builder().memory_bytes(1 << 20).readable(true).open().unwrap();
+        cache.set("k", "v", None).unwrap();
+        let views = Views::default();
+        views.open(&region(&cache), cache.reading_file().unwrap());
+        let finds = || (views.look_up(b"k", &mut Vec::new()).is_some(), views.is_live());
+        assert_eq!(finds(), (true, true), "without a limit");
+        let limit = |monotonic_ms, unix_ms| {
+            cache.shared().engine.limit_readers(ReadableUntil { monotonic_ms, unix_ms });
+        };
+        let never = u64::MAX;
+        for (monotonic_ms, unix_ms, is_found) in
+            [(never, never, true), (1, never, false), (never, 1, false), (0, 0, false)]
+        {
+            limit(monotonic_ms, unix_ms);
+            assert_eq!(finds(), (is_found, is_found), "{monotonic_ms} {unix_ms}");
+        }
+        let mut out = b"before".to_vec();
+        assert!(views.look_up(b"k", &mut out).is_none());
+        assert_eq!(out, b"before", "a value that was too old is left in the output");
     }
 
     #[test]

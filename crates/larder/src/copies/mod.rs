@@ -52,6 +52,12 @@ pub trait CopyStore: Send + Sync {
 
     /// Removes all copies.
     fn clear(&self);
+
+    /// Allows processes that read the store's memory to use copies until `until_ms`, or forbids it
+    /// if that is 0. Does nothing for a store that no other process can read.
+    fn limit_readers(&self, until_ms: u64) {
+        let _ = until_ms;
+    }
 }
 
 /// The copies of a near cache.
@@ -141,9 +147,12 @@ impl<S: CopyStore> Copies<S> {
 
     /// Allows the use of copies until `until_ms`: the moment at which the near cache has sent the
     /// message that the origin now answers, plus the longest time for which a copy may be stale.
+    /// The thread that calls this also calls [`Self::resubscribe`].
     pub fn refresh(&self, until_ms: u64) {
         // Rule: FreshFromSending
-        self.fresh_until_ms.fetch_max(until_ms, SeqCst);
+        if self.fresh_until_ms.fetch_max(until_ms, SeqCst) < until_ms {
+            self.store.limit_readers(until_ms);
+        }
     }
 
     /// Returns the number of the current subscription.
@@ -156,6 +165,7 @@ impl<S: CopyStore> Copies<S> {
     pub fn resubscribe(&self) -> u64 {
         // Rule: LostStreamEmpties
         self.fresh_until_ms.store(0, SeqCst);
+        self.store.limit_readers(0);
         // Before the copies are dropped: a flight that is kept later would compare this number.
         let next = self.subscription.fetch_add(1, SeqCst) + 1;
         self.invalidate_all();

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use larder_engine::ReadableUntil;
 use larder_item::{Epoch, Second};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// The source of a cache's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,9 +59,40 @@ pub(crate) fn unix_secs() -> i64 {
 /// Returns the time of the system's monotonic clock in milliseconds. The clock is the same for all
 /// processes.
 pub(crate) fn monotonic_ms() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    ms_of(ClockId::Monotonic)
+}
+
+/// True if the wall clock has not passed a limit of readers.
+///
+/// Cost: about 3 ns, without a system call. The clock that counts while the machine sleeps has no
+/// coarse variant and takes 21 ns.
+#[inline]
+pub(crate) fn is_wall_before(limit: ReadableUntil) -> bool {
+    ms_of(ClockId::RealtimeCoarse) < limit.unix_ms
+}
+
+/// Returns the limit of readers for a time of the boot clock, which counts while the machine
+/// sleeps.
+pub(crate) fn readable_until(boot_ms: u64) -> ReadableUntil {
+    // Read first: time that passes before the boot clock is read makes the limit earlier.
+    let (monotonic_ms, unix_ms) = (ms_of(ClockId::MonotonicCoarse), ms_of(ClockId::RealtimeCoarse));
+    let left_ms = boot_ms.saturating_sub(ms_of(ClockId::Boottime) + COARSE_MS);
+    match left_ms {
+        0 => ReadableUntil::NEVER,
+        _ => ReadableUntil { monotonic_ms: monotonic_ms + left_ms, unix_ms: unix_ms + left_ms },
+    }
+}
+
+fn ms_of(clock: ClockId) -> u64 {
+    in_ms(clock_gettime(clock))
+}
+
+fn in_ms(now: Timespec) -> u64 {
     now.tv_sec.cast_unsigned().wrapping_mul(1000).wrapping_add(now.tv_nsec as u64 / 1_000_000)
 }
+
+/// A coarse clock is late by at most the time between two timer interrupts, 10 ms.
+const COARSE_MS: u64 = 10;
 
 /// A cache's time: the start of its seconds, and the clock that counts them.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +150,13 @@ impl Time {
     #[inline]
     pub(crate) fn system_second(&self) -> Second {
         self.second_at(clock_gettime(ClockId::MonotonicCoarse).tv_sec)
+    }
+
+    /// Same as [`Self::system_second`], and also returns the clock in milliseconds.
+    #[inline]
+    pub(crate) fn system_second_and_ms(&self) -> (Second, u64) {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        (self.second_at(now.tv_sec), in_ms(now))
     }
 
     /// Returns the cache's time according to the system's monotonic clock, in milliseconds: the

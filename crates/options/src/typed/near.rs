@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::given::values::Values;
 use crate::table::Id;
-use crate::typed::addresses::wants_readers;
-use crate::typed::check::{Contradiction, has_readers};
+use crate::typed::check::Contradiction;
 use crate::typed::disk_tier::RequestedDiskTier;
 use crate::value::duration::duration;
 use crate::value::origin::OriginAddress;
@@ -107,12 +106,6 @@ pub(super) fn beside(values: &Values) -> Contradiction {
     }
     if values.switch(Id::DisableCas) {
         return cannot(Id::DisableCas, "a copy has the cas token of its item");
-    }
-    if has_readers(values) || wants_readers(values) {
-        return cannot(
-            Id::LocalReaders,
-            "readers of the memory do not know yet when a copy is fresh",
-        );
     }
     None
 }

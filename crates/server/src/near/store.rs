@@ -50,4 +50,8 @@ impl CopyStore for LocalStore {
     fn clear(&self) {
         self.0.clear();
     }
+
+    fn limit_readers(&self, until_ms: u64) {
+        self.0.limit_readers(until_ms);
+    }
 }

@@ -37,6 +37,9 @@ impl Executor {
             // disk read.
             if let Poll::Ready(Read::Hit(meta)) = read {
                 let reads = u64::from(READS_PER_HINT);
+                if let Some(near) = self.near() {
+                    near.hint(key);
+                }
                 for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
                     self.counters.add(counter, reads);
                 }

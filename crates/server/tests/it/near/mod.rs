@@ -9,6 +9,7 @@ mod http;
 mod large;
 mod losses;
 mod origins;
+mod readers;
 mod security;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
-//! A client that sends random commands and records their answers.
+//! A client that sends random commands and records their answers. Some clients of near caches also
+//! read copies in the memory.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -50,6 +52,9 @@ pub(super) struct Client<'a> {
     round: &'a Round,
     random: Random,
     connection: Option<Connection>,
+    /// The socket of a near cache whose memory the client reads.
+    pub(super) socket: Option<PathBuf>,
+    memory: Option<larder::Client>,
     /// The last cas token of each key that an answer contained.
     tokens: Vec<u64>,
     writes: u64,
@@ -58,6 +63,8 @@ pub(super) struct Client<'a> {
     pub(super) events: Vec<Event>,
     /// The number of commands without an answer.
     pub(super) lost: u64,
+    /// The number of hits in the memory.
+    pub(super) local: u64,
 }
 
 /// A command that was sent.
@@ -84,11 +91,14 @@ impl<'a> Client<'a> {
             round,
             random: Random::with_seed(seed | 1),
             connection: None,
+            socket: None,
+            memory: None,
             tokens: vec![0; KINDS.len()],
             writes: 0,
             rare: round.clock,
             events: Vec::new(),
             lost: 0,
+            local: 0,
         }
     }
 
@@ -132,6 +142,7 @@ impl<'a> Client<'a> {
         let choice = self.random.below(100);
         if self.random.below(10_000) >= self.round.writes {
             return match choice {
+                0..35 if self.socket.is_some() => self.read_memory(key),
                 0..50 => self.read("gets", &[key]),
                 50..60 => self.read("get", &[key]),
                 60..80 => self.meta_read(key, "mg", "v c"),
@@ -198,6 +209,28 @@ impl<'a> Client<'a> {
         let first = self.random.below(KINDS.len() as u64) as usize;
         let keys: Vec<usize> = (0..count).map(|next| (first + next * 3) % KINDS.len()).collect();
         self.read("gets", &keys)
+    }
+
+    /// Reads an item in the memory of the near cache, or asks for it if it is not there.
+    fn read_memory(&mut self, key: usize) -> Result<()> {
+        if self.memory.is_none() {
+            let socket = self.socket.as_ref().context("no socket")?;
+            self.memory = larder::Client::connect_within(socket, PATIENCE).ok();
+        }
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let (begun, mut value) = (self.round.now(), Vec::new());
+        let found = memory.get_into(&self.round.keys.names[key], &mut value);
+        let sent = Sent { key, name: "memory", begun, answered: self.round.now() };
+        match found {
+            Ok(None) => self.record(sent, Did::Read(None)),
+            Ok(Some(hit)) => {
+                self.local += u64::from(hit.is_local);
+                let version = self.round.keys.version(key, &value)?;
+                self.record(sent, Did::Read(Some(Shown { version, cas: Some(hit.cas) })));
+            }
+            Err(_) => self.lost += 1,
+        }
+        Ok(())
     }
 
     fn read(&mut self, name: &'static str, keys: &[usize]) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ fn near_args(origin: SocketAddr) -> Vec<String> {
     [vec!["-t".to_owned(), "2".to_owned(), origin], options.to_vec()].concat()
 }
 
+fn socket_in(folder: &TempDir, number: usize) -> PathBuf {
+    folder.path().join(format!("near-{number}"))
+}
+
 /// The servers between the proxies and the clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Between {
@@ -58,6 +63,8 @@ pub(super) struct Cluster {
     pub(super) nears: Vec<ServerUnderTest>,
     /// The places, with the addresses that their clients use. The origin is the first.
     pub(super) places: Vec<(Place, Address)>,
+    /// The folder of the sockets through which clients read the memory of near caches.
+    folder: TempDir,
     _wrong: Vec<WrongCache>,
 }
 
@@ -68,6 +75,7 @@ impl Cluster {
             let max_stale = stale.as_nanos() as u64;
             (Place { name, max_stale }, Address::Tcp(address))
         };
+        let folder = tempfile::tempdir()?;
         let mut places = vec![place("the origin".to_owned(), Duration::ZERO, origin.address)];
         let (mut proxies, mut nears, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         for number in 1..=NEARS {
@@ -76,7 +84,9 @@ impl Cluster {
                 Between::Nothing => (Duration::ZERO, proxy.address()),
                 Between::Near => {
                     let address = free_address()?;
-                    let args = near_args(proxy.address());
+                    let mut args = near_args(proxy.address());
+                    let socket = socket_in(&folder, number);
+                    args.push(format!("--listen={address},unix[readers]:{}", socket.display()));
                     let args: Vec<&str> = args.iter().map(String::as_str).collect();
                     nears.push(ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?);
                     (MAX_STALE, address)
@@ -91,7 +101,14 @@ impl Cluster {
             places.push(place(format!("near cache {number}"), stale, address));
             proxies.push(proxy);
         }
-        Ok(Self { origin, proxies, nears, places, _wrong: wrong })
+        Ok(Self { origin, proxies, nears, places, folder, _wrong: wrong })
+    }
+
+    /// Returns the socket for clients that read the memory of a place. If it does not exist,
+    /// returns `None`.
+    pub(super) fn readers_socket(&self, place: usize) -> Option<PathBuf> {
+        let socket = socket_in(&self.folder, place);
+        socket.exists().then_some(socket)
     }
 
     /// Ends all faults.
