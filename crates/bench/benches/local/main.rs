@@ -23,6 +23,8 @@ use rand_distr::{Distribution, Zipf};
 const VALUE_BYTES: usize = 100;
 /// This many items fit into the processor's caches.
 const FEW: u64 = 1000;
+/// A near cache copies this many items.
+const COPIES: u64 = 100_000;
 
 /// The size of the measurement: the numbers of items, of reads in a round, of rounds and of reads
 /// through the socket, and how long the server's writers are measured.
@@ -81,6 +83,7 @@ fn main() -> Result<()> {
             by_socket / local
         );
     }
+    print_copies(&larderd, &extent)?;
     print_pages(&larderd, path, server.pid(), &extent)?;
     println!("\nsets of a client, with others that read; nanoseconds of the server's time a set");
     let mut alone = f64::NAN;
@@ -88,6 +91,52 @@ fn main() -> Result<()> {
         let took = writes_with(readers, &client, path, server.pid(), &extent)?;
         alone = if readers == 0 { took } else { alone };
         println!("{readers} readers  {took:>8.0}   {:>+6.1} %", (took / alone - 1.0) * 100.0);
+    }
+    Ok(())
+}
+
+/// Reads of the copies of a near cache also compare the clock with the end of their freshness.
+fn print_copies(larderd: &Path, extent: &Extent) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let origin_path = folder.path().join("origin");
+    let args = ["--followers", "1", "--local-readers", "same-uid", "-m", "512", "-t", "2"];
+    let origin = ServerUnderTest::start_at(larderd, Address::Unix(origin_path.clone()), &args)?;
+    let items = extent.items.min(COPIES);
+    fill(&origin_path, items)?;
+    let own = Client::connect(&origin_path)?;
+    ensure!(own.reads_memory(), "the origin's memory is not read: {}", origin.log());
+    let source = format!("--origin={}", origin_path.display());
+    let args = [&*source, "--local-readers", "same-uid", "-m", "512", "-t", "2"];
+    let near = ServerUnderTest::start(larderd, Transport::Unix, &args)?;
+    let Address::Unix(path) = near.address() else { bail!("the server has no Unix socket") };
+    let copies = Client::connect(path)?;
+    let (deadline, mut value) = (Instant::now() + Duration::from_secs(60), Vec::new());
+    for number in 0..items {
+        // The first reads fail until the near cache has connected.
+        while !copies
+            .get_into(key(number), &mut value)
+            .is_ok_and(|hit| hit.is_some_and(|hit| hit.is_local))
+        {
+            value.clear();
+            ensure!(Instant::now() < deadline, "{} is not copied: {}", key(number), near.log());
+        }
+        value.clear();
+    }
+    println!("\nnanoseconds a get, of larderd's own items and of a near cache's copies");
+    for (name, items) in [("uniform", items), ("few of them", items.min(FEW))] {
+        let mut ratios = Vec::new();
+        let (mut of_own, mut of_copies) = (Vec::new(), Vec::new());
+        let short = Extent { rounds: 1, ..*extent };
+        for _ in 0..extent.rounds {
+            of_own.push(in_the_memory(&own, &short, items, None)?);
+            of_copies.push(in_the_memory(&copies, &short, items, None)?);
+            ratios.push(of_copies[of_copies.len() - 1] / of_own[of_own.len() - 1]);
+        }
+        let (of_own, of_copies) = (median(of_own)?, median(of_copies)?);
+        println!(
+            "{name:<12}  {of_own:>8.1}  {of_copies:>8.1}   {:.3} (asked: 1.05 at most)",
+            median(ratios)?
+        );
     }
     Ok(())
 }
