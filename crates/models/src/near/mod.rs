@@ -170,6 +170,13 @@ fn the_code_of_the_near_cache_names_every_rule_where_it_keeps_it() {
     assert_rules(&named, RULES_OF_NEAR_CACHE);
 }
 
+#[test]
+fn the_code_of_readers_of_the_memory_names_every_rule_where_it_keeps_it() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let named = names_of_rules(&crates.join("larder/src/client"));
+    assert_rules(&named, &[Rule::FreshBeforeLook, Rule::ClockAfterCopy]);
+}
+
 #[track_caller]
 fn assert_rules(named: &BTreeSet<String>, rules: &[Rule]) {
     let rules: BTreeSet<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();

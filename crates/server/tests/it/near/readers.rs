@@ -199,8 +199,8 @@ fn reads_elsewhere() -> Result<()> {
     Ok(())
 }
 
-const SOCKET: &str = "LARDER_TEST_SOCKET";
-const IS_LOCAL: &str = "LARDER_TEST_IS_LOCAL";
+const SOCKET: &str = "NEAR_READER_SOCKET";
+const IS_LOCAL: &str = "NEAR_READER_IS_LOCAL";
 
 /// When copies are no longer fresh, all readers ask at the same time. The near cache fetches the
 /// key once for all of them.

@@ -74,14 +74,14 @@ const UNNAMED: &[Rule] = &[
     Rule::DueBeforeReads,
 ];
 
-/// The folder whose rules are those of another model (crates/models).
-const OF_NEAR_CACHES: &str = "larder/src/copies";
+/// The folders whose rules are those of another model (crates/models).
+const OF_NEAR_CACHES: [&str; 2] = ["larder/src/copies", "larder/src/client"];
 
 /// Collects the names in `// Rule: name` comments of a folder's sources.
 fn names_of_rules(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.ends_with(OF_NEAR_CACHES) {
+        if OF_NEAR_CACHES.iter().any(|folder| path.ends_with(folder)) {
             continue;
         }
         if path.is_dir() {
