@@ -29,11 +29,10 @@ fn cannot_reach_its_origin(facts: &Facts) -> Option<Finding> {
 
 fn passes_everything(facts: &Facts) -> Option<Finding> {
     (facts.word("near_state") == "passes").then(|| {
-        let sentence = "the origin reports no changes, so that nothing is copied and every request \
-                        crosses the network; the log of this server has the reason. An origin must \
-                        be a larderd and no near cache itself, needs --followers with at least the \
-                        number of its near caches, and reports nothing while it is upgraded or \
-                        another process has its memory file open";
+        let sentence = "the origin reports no changes at the moment, so that nothing is copied and \
+                        every request crosses the network; the log of this server has the reason. \
+                        It reports nothing while it is upgraded or another process has its memory \
+                        file open";
         Finding::new("near-passes", sentence.to_owned())
     })
 }

@@ -339,8 +339,8 @@ UserMetrics = Row::new(Place::Long, "user_metrics", Switch)
 Origin = Row::new(Place::Long, "origin", Kind::Origin)
     .doc("server whose items this one copies, as a near cache: host:port, [IPv6]:port, \
           tls:host:port or the path of a unix socket; reads are answered from the copies, \
-          everything else by the origin, which reports every change; it is a larderd with \
-          --followers");
+          everything else by the origin; a larderd with --followers reports every change, and of \
+          any other memcached, copies are used for --near-ttl");
 OriginTimeout = Row::new(Place::Long, "origin_timeout", Kind::Duration).default("250ms")
     .doc("how long a request waits for the origin before it fails; less than --near-max-stale");
 OriginCa = Row::new(Place::Long, "origin_ca", Path)
@@ -352,6 +352,8 @@ OriginLogin = Row::new(Place::Long, "origin_login", Path)
 NearMaxStale = Row::new(Place::Long, "near_max_stale", Kind::Duration).default("2s")
     .doc("how long after a change a copy may still be read, if the network or the origin hangs; \
           from 100ms to 60s");
+NearTtl = Row::new(Place::Long, "near_ttl", Kind::Duration).default("1s")
+    .doc("how long a copy is used if the origin does not report changes; at least 1s");
 NearItemMax = Row::new(Place::Long, "near_item_max", bytes(1, 0, GIBIBYTE)).default("64k")
     .doc("longest value that is copied, in bytes or with k or m after the number; longer ones are \
           read from the origin each time");

@@ -23,6 +23,8 @@ pub struct Near {
     pub login: Option<PathBuf>,
     /// `--near-max-stale`: how long after a change a copy may still be out of date.
     pub stale_max: Duration,
+    /// `--near-ttl`: how long a copy is used if the origin does not report changes.
+    pub ttl: Duration,
     /// `--near-item-max`: the longest value that is copied, in bytes.
     pub value_bytes_max: usize,
 }
@@ -43,6 +45,7 @@ impl Near {
             authorities: values.text(Id::OriginCa).map(PathBuf::from),
             login: values.text(Id::OriginLogin).map(PathBuf::from),
             stale_max: time(Id::NearMaxStale),
+            ttl: time(Id::NearTtl),
             value_bytes_max: usize::try_from(values.bytes(Id::NearItemMax)).unwrap_or(usize::MAX),
         })
     }
@@ -55,12 +58,18 @@ const LISTED_PART: u64 = 4;
 const STALE_MIN: Duration = Duration::from_millis(100);
 const STALE_MAX: Duration = Duration::from_secs(60);
 
+/// A cache counts the time to live of its items in seconds.
+const TTL_MIN: Duration = Duration::from_secs(1);
+
 /// A reader may join a fetch that began up to `--near-max-stale` ago, so a fetch must end before.
 pub(super) fn times(values: &Values) -> Contradiction {
     let near = Near::new(values)?;
     if !(STALE_MIN..=STALE_MAX).contains(&near.stale_max) {
         let what = format!("{:?} is not from 100ms to 60s", near.stale_max);
         return Some((Id::NearMaxStale, what));
+    }
+    if near.ttl < TTL_MIN {
+        return Some((Id::NearTtl, format!("{:?} is less than 1s", near.ttl)));
     }
     (near.timeout >= near.stale_max).then(|| {
         let what = format!(
@@ -112,8 +121,14 @@ pub(super) fn beside(values: &Values) -> Contradiction {
 
 /// Warns about options of a near cache without `--origin`.
 pub(super) fn warn(values: &Values, warnings: &mut Vec<String>) {
-    let of_near_cache =
-        [Id::OriginTimeout, Id::OriginCa, Id::OriginLogin, Id::NearMaxStale, Id::NearItemMax];
+    let of_near_cache = [
+        Id::OriginTimeout,
+        Id::OriginCa,
+        Id::OriginLogin,
+        Id::NearMaxStale,
+        Id::NearTtl,
+        Id::NearItemMax,
+    ];
     let defaults = Values::defaults();
     for id in of_near_cache {
         let default = defaults.given(id).map(|given| &given.value);

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use larder_protocol::follow::Terms;
 use rustix::event::epoll::{self, EventFlags};
 
-use super::dial::{self, DialError, Dialed, Role};
+use super::dial::{self, DialError, Dialed, Role, is_temporary};
 use super::link::{LinkState, Lost, Pending, PendingRequest, push_follower};
 use super::links::{FETCH_LINKS, STREAM, is_lazy};
 use super::thread::{Loop, Stream};
@@ -67,7 +67,21 @@ impl Loop {
         }
     }
 
+    /// Begins without copies, to use each for `--near-ttl`.
+    pub(super) fn begin_timed(&mut self) {
+        self.near.set_stream(None);
+        let subscription = self.near.copies.resubscribe();
+        let terms = Terms::new(0, 0, TIMED_BUCKETS_LOG2, fastrand::u64(..));
+        self.near.set_timed(true);
+        self.near.set_stream(Some((terms, subscription)));
+    }
+
     fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
+        if self.near.is_timed() {
+            self.near.set_stream(None);
+            self.near.copies.resubscribe();
+            self.near.set_timed(false);
+        }
         let subscription = self.near.copies.subscription();
         self.is_known = true;
         self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
@@ -102,11 +116,24 @@ impl Loop {
         match error {
             DialError::NearCache => {
                 self.is_known = false;
+                self.near.set_stream(None);
+                self.near.set_timed(false);
                 for number in 0..self.links.len() {
                     self.lose(number, &Lost::Closed);
                 }
             }
-            DialError::Follow(_) => self.is_known = true,
+            DialError::Follow(answer) => {
+                self.is_known = true;
+                if !is_temporary(answer) {
+                    link.state = LinkState::Down { retry_ms: now_ms + FOLLOW_RETRY_MS };
+                    if !self.near.is_timed() {
+                        self.begin_timed();
+                    }
+                    let ttl = self.near.options.ttl;
+                    self.near.set_reach(Reach::Reached);
+                    return self.report(format!("{error}; each copy is used for {ttl:?}"));
+                }
+            }
             _ => {}
         }
         let is_reached = error.is_reached() || self.any_up();
@@ -126,6 +153,12 @@ impl Loop {
 /// The pause before a new attempt to connect. It doubles with each failure.
 pub(super) const RETRY_MS: u64 = 20;
 const RETRY_MS_MAX: u64 = 1000;
+
+/// The pause before an origin that reports no changes is asked again.
+const FOLLOW_RETRY_MS: u64 = 5000;
+
+/// The number of buckets without a change stream.
+const TIMED_BUCKETS_LOG2: u32 = 20;
 
 /// An attempt that takes longer makes the origin count as unreachable.
 const DIAL_MS_MAX: u64 = 2000;

@@ -65,7 +65,7 @@ pub(super) enum DialError {
     Lost(#[from] io::Error),
     #[error("the login was refused: {0}")]
     Login(String),
-    #[error("it does not report changes: it answered {0:?}; it must be a larderd with --followers")]
+    #[error("it does not report changes: it answered {0:?}")]
     Follow(String),
     #[error("it is a near cache, or this server itself; name the server that owns the items")]
     NearCache,
@@ -76,6 +76,12 @@ impl DialError {
     pub(super) fn is_reached(&self) -> bool {
         matches!(self, Self::Login(_) | Self::Follow(_))
     }
+}
+
+/// True if a server that answers `larder_follow` in this way reports changes, but not at the
+/// moment: it is a larderd that is upgraded, or whose memory file another process has open.
+pub(super) fn is_temporary(answer: &str) -> bool {
+    answer.starts_with("SERVER_ERROR") && !answer.contains("--followers")
 }
 
 /// Connects on a new thread, and passes the result to `done`. Returns false if the system cannot

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
-use larder::copies::{Fetched as FetchedItem, Flight, FlightResult};
-use larder_protocol::follow::{self, Fetched, Message};
+use larder::copies::{Flight, FlightResult};
+use larder_protocol::follow::{self, Message};
 use rustix::event::epoll::EventFlags;
 
 use super::dial::{Role, Socket};
+use super::fetched::{Got, fetched, got};
 use super::job::{Concerned, Pass};
 use super::outgoing::Outgoing;
 use super::reply::{ReplyReader, is_error};
@@ -21,6 +22,8 @@ pub(super) struct Link {
     out: Outgoing,
     /// Received bytes that cannot be parsed yet.
     input: Vec<u8>,
+    /// How many of the next bytes belong to an answer that is not needed any more.
+    skipped_bytes: usize,
     pub(super) pending: VecDeque<Pending>,
     /// Reads the answer to the first request, if that is a passed command.
     reader: ReplyReader,
@@ -61,6 +64,8 @@ pub(super) enum PendingRequest {
     /// `larder_follower`.
     Follower,
     Fetch(Arc<Flight>),
+    /// A fetch by `gets`, from an origin that does not report changes.
+    Gets(Arc<Flight>),
     Pass(Arc<Pass>),
 }
 
@@ -105,6 +110,7 @@ impl Link {
             state: LinkState::Down { retry_ms: 0 },
             out: Outgoing::default(),
             input: Vec::new(),
+            skipped_bytes: 0,
             pending: VecDeque::new(),
             reader: ReplyReader::default(),
             has_begun: false,
@@ -125,7 +131,7 @@ impl Link {
         self.out.clear();
         self.input.clear();
         (self.reader, self.has_begun) = (ReplyReader::default(), false);
-        (self.given_up, self.failures) = (0, 0);
+        (self.given_up, self.failures, self.skipped_bytes) = (0, 0, 0);
         (self.paused_since, self.awaited) = (None, EventFlags::IN);
         self.state = LinkState::Up(socket);
     }
@@ -252,6 +258,11 @@ impl Link {
         if self.role == Role::Report {
             return Ok(Some((input.len(), None)));
         }
+        if self.skipped_bytes > 0 {
+            let skipped = self.skipped_bytes.min(input.len());
+            self.skipped_bytes -= skipped;
+            return Ok(Some((skipped, None)));
+        }
         let Some(front) = self.pending.front() else { return Err(garbled(input)) };
         let found = match &front.of {
             PendingRequest::Follower => {
@@ -266,6 +277,15 @@ impl Link {
                 let Some((bytes, result)) = fetched(input, terms.value_bytes_max)? else {
                     return Ok(None);
                 };
+                let (flight, is_late) = (Arc::clone(flight), self.given_up > 0);
+                (bytes, Some(Arrival::Fetched { flight, result, is_late }))
+            }
+            PendingRequest::Gets(flight) => {
+                let Some(Got { bytes, missing_bytes, result }) = got(input, flight.key(), terms)?
+                else {
+                    return Ok(None);
+                };
+                self.skipped_bytes = missing_bytes;
                 let (flight, is_late) = (Arc::clone(flight), self.given_up > 0);
                 (bytes, Some(Arrival::Fetched { flight, result, is_late }))
             }
@@ -335,6 +355,8 @@ pub(super) struct ReceiveTerms {
     pub(super) value_bytes_max: usize,
     /// Until when the next part of an answer must arrive.
     pub(super) deadline_ms: u64,
+    /// How long a copy is used if the origin does not report its changes.
+    pub(super) ttl_ms: u64,
 }
 
 /// False if an answer contains the item of another key.
@@ -346,7 +368,7 @@ fn names_key(answer: &[u8], concerned: &Concerned) -> bool {
 }
 
 /// Returns the first line without its end, and its length; `None` if it is incomplete.
-fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
+pub(super) fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
     match memchr::memchr(b'\n', input) {
         Some(end) => Ok(input.get(..end).map(|line| (line.trim_ascii_end(), end + 1))),
         None if input.len() > LINE_BYTES_MAX => Err(garbled(input)),
@@ -354,33 +376,7 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
     }
 }
 
-/// Parses the answer to a fetch.
-fn fetched(input: &[u8], value_bytes_max: usize) -> Result<Option<(usize, FlightResult)>, Lost> {
-    let Some((line, head_bytes)) = line(input)? else { return Ok(None) };
-    let result = match Fetched::read(line) {
-        // The reader asks the origin itself, and receives its error.
-        None if is_error(line) => FlightResult::Uncopied,
-        None => return Err(garbled(line)),
-        Some(Fetched::Absent { is_noted }) => FlightResult::Absent { is_noted },
-        Some(Fetched::Uncopied) => FlightResult::Uncopied,
-        Some(Fetched::Value { value_bytes, flags, cas, ttl_ms, is_noted }) => {
-            if value_bytes > value_bytes_max {
-                return Err(garbled(line));
-            }
-            let end = head_bytes + value_bytes;
-            let Some(line_end) = input.get(end..end + 2) else { return Ok(None) };
-            if line_end != b"\r\n" {
-                return Err(garbled(line));
-            }
-            let value = input.get(head_bytes..end).unwrap_or_default().to_vec();
-            let item = FetchedItem { value, flags, cas, ttl_ms, is_noted };
-            return Ok(Some((end + 2, FlightResult::Value(Arc::new(item)))));
-        }
-    };
-    Ok(Some((head_bytes, result)))
-}
-
-fn garbled(input: &[u8]) -> Lost {
+pub(super) fn garbled(input: &[u8]) -> Lost {
     let shown = input.get(..SHOWN_BYTES_MAX).unwrap_or(input);
     Lost::Garbled(shown.escape_ascii().to_string())
 }

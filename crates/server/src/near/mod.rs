@@ -14,6 +14,7 @@
 mod answer;
 mod connecting;
 mod dial;
+mod fetched;
 mod job;
 mod link;
 mod links;
@@ -43,7 +44,7 @@ use answer::Taken;
 use job::Job;
 pub(crate) use job::{Concerned, Pass};
 pub(crate) use reply::is_error;
-pub(crate) use request::PassRequest;
+pub(crate) use request::{PassRequest, is_plain};
 use store::LocalStore;
 pub(crate) use thread::NearThread;
 pub(crate) use way::Way;
@@ -58,6 +59,8 @@ pub(crate) struct Near {
     /// The terms of the current change stream, and the number of its subscription in `copies`;
     /// `None` while there is no stream.
     stream: RwLock<Option<(Terms, u64)>>,
+    /// True if the origin does not report changes, so that copies are used for `--near-ttl`.
+    is_timed: AtomicBool,
     reach: AtomicU8,
     jobs: Mutex<Vec<Job>>,
     /// True if `jobs` has jobs for which the near thread was not woken.
@@ -112,13 +115,14 @@ impl Near {
             listed_bytes_max,
             absent_bytes_max: listed_bytes_max / 2,
             value_bytes_max: near.value_bytes_max,
-            flight_age_max_ms: millis(near.stale_max),
+            flight_age_max_ms: millis(near.stale_max.min(near.ttl)),
         };
         Ok(Some(Arc::new(Self {
             copies: Copies::new(LocalStore::new(cache.clone()), limits),
             options: near.clone(),
             counters: Arc::clone(counters),
             stream: RwLock::default(),
+            is_timed: AtomicBool::new(false),
             reach: AtomicU8::new(Reach::Unknown as u8),
             jobs: Mutex::default(),
             has_jobs: AtomicBool::new(false),
@@ -255,12 +259,23 @@ impl Near {
         *self.stream.write().unwrap_or_else(PoisonError::into_inner) = terms;
     }
 
+    /// True if the origin does not report changes, so that copies are used for `--near-ttl`.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.is_timed.load(Relaxed)
+    }
+
+    fn set_timed(&self, is_timed: bool) {
+        self.is_timed.store(is_timed, Relaxed);
+    }
+
     /// Returns the name of the state of the near cache.
     pub(crate) fn state_name(&self) -> &'static str {
         let has_stream = self.stream.read().unwrap_or_else(PoisonError::into_inner).is_some();
         match self.reach() {
             Reach::Unknown => "unknown",
             Reach::Unreachable => "unreachable",
+            Reach::Reached if has_stream && self.is_timed() => "timed",
             Reach::Reached if has_stream => "copies",
             Reach::Reached => "passes",
         }

@@ -176,7 +176,7 @@ const LINE_END: &[u8] = b"\r\n";
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// The longest value that an origin can have: the limit of `-I`.
-const VALUE_BYTES_MAX: usize = 1024 * 1024 * 1024;
+pub(super) const VALUE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 const HEADER_BYTES: usize = 24;
 const RESPONSE: u8 = 0x81;

@@ -128,6 +128,11 @@ impl PassRequest {
     }
 }
 
+/// True if the key can stand in a line of the text protocol.
+pub(crate) fn is_plain(key: &[u8]) -> bool {
+    key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
+}
+
 /// Returns the header of a request of the binary protocol that has only a key.
 fn header(opcode: u8, key_bytes: usize, opaque: u32) -> [u8; binary::HEADER_BYTES] {
     let header = binary::Header {

@@ -20,14 +20,16 @@ impl CopyStore for LocalStore {
         let deadline = match until_ms {
             None => Deadline::NEVER,
             Some(until_ms) => {
-                // The current second of the cache has begun already, so a copy expires up to a
-                // second earlier than its item, and never later.
-                let secs = until_ms.saturating_sub(boot_ms()) / 1000;
+                // The copy expires when the second of the cache begins that contains the deadline,
+                // so up to a second earlier than its item, and never later. Read in this order, the
+                // clocks make it earlier if a second begins in between.
+                let now = self.0.now();
+                let left_ms = until_ms.saturating_sub(boot_ms()) + self.0.system_ms() % 1000;
+                let secs = u32::try_from(left_ms / 1000).unwrap_or(u32::MAX);
                 if secs == 0 {
                     return false;
                 }
-                let secs = u32::try_from(secs).unwrap_or(u32::MAX);
-                Deadline(self.0.now().saturating_add(secs))
+                Deadline(now.saturating_add(secs))
             }
         };
         let request = StoreRequest {

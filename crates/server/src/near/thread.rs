@@ -16,7 +16,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
 use super::connecting::RETRY_MS;
-use super::dial::{DialError, Dialed};
+use super::dial::{DialError, Dialed, Role};
 use super::job::{Concerned, Job};
 use super::link::{
     Arrival, Link, LinkState, Lost, Pending, PendingRequest, ReceiveTerms, push_follower,
@@ -24,7 +24,7 @@ use super::link::{
 use super::links::{
     CLASSES, LINKS, LINKS_OF, REPORT, STREAM, class_of, class_of_link, pending_max, role_of,
 };
-use super::{Near, Reach, boot_ms, millis};
+use super::{Near, Reach, boot_ms, is_plain, millis};
 
 /// The near thread. It ends when this is dropped, which must be after the workers have ended.
 #[derive(Debug)]
@@ -141,6 +141,7 @@ impl Loop {
         self.take_dialed(now_ms);
         self.dispatch(now_ms);
         self.ask_alive(now_ms);
+        self.refresh_timed(now_ms);
         self.report_reads(now_ms);
         self.give_up(now_ms);
         self.dial(now_ms);
@@ -185,6 +186,7 @@ impl Loop {
         let terms = ReceiveTerms {
             value_bytes_max: self.near.options.value_bytes_max,
             deadline_ms: now_ms + millis(self.near.options.timeout),
+            ttl_ms: millis(self.near.options.ttl),
         };
         let mut arrivals = Vec::new();
         let received = link.receive(&mut self.buffer, terms, |arrival| arrivals.push(arrival));
@@ -315,6 +317,15 @@ impl Loop {
     fn send(&mut self, number: usize, job: Job, deadline_ms: u64) {
         let link = &mut self.links[number];
         let of = match job {
+            Job::Fetch(flight) if self.near.is_timed() && !is_plain(flight.key()) => {
+                self.near.copies.give_up(&flight, FlightResult::Uncopied);
+                return;
+            }
+            Job::Fetch(flight) if self.near.is_timed() => {
+                link.push(|out| push_gets(out, flight.key()));
+                self.near.counters.bump(Counter::NearFetches);
+                PendingRequest::Gets(flight)
+            }
             Job::Fetch(flight) => {
                 let value_bytes_max = self.near.options.value_bytes_max;
                 link.push(|out| follow::push_fetch(out, flight.key(), value_bytes_max));
@@ -395,7 +406,7 @@ impl Loop {
     fn fail(&self, request: &PendingRequest) {
         match request {
             PendingRequest::Follower => return,
-            PendingRequest::Fetch(flight) => {
+            PendingRequest::Fetch(flight) | PendingRequest::Gets(flight) => {
                 self.near.copies.give_up(flight, FlightResult::Failed(FetchFailure::Unanswered));
             }
             PendingRequest::Pass(pass) => {
@@ -416,6 +427,10 @@ impl Loop {
         link.given_up = 0;
         for request in pending {
             self.fail(&request.of);
+        }
+        if self.near.is_timed() && self.links[number].role != Role::Stream {
+            // It may have been restarted, and cas tokens count from the start.
+            self.begin_timed();
         }
         if number == STREAM && self.stream.take().is_some() {
             self.near.counters.bump(Counter::NearStreamsLost);
@@ -439,6 +454,14 @@ impl Loop {
         stream.asked.push_back(now_ms);
         stream.next_alive_ms = now_ms + millis(self.near.options.stale_max) / ALIVE_PART;
         self.links[STREAM].push(|out| follow::push_alive(out, now_ms));
+    }
+
+    /// Lets copies be used that the origin does not report changes of, while this thread runs: they
+    /// expire by themselves.
+    fn refresh_timed(&self, now_ms: u64) {
+        if self.near.is_timed() {
+            self.near.copies.refresh(now_ms + millis(self.near.options.ttl));
+        }
     }
 
     /// Reports some of the reads that copies have answered, so that the origin does not evict items
@@ -512,6 +535,13 @@ impl Loop {
             }
         }
     }
+}
+
+/// Appends a request for an item with its cas token.
+fn push_gets(out: &mut Vec<u8>, key: &[u8]) {
+    out.extend_from_slice(b"gets ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Returns the counter of a fetch that has ended.

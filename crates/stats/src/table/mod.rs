@@ -306,7 +306,7 @@ Larder {
     "follower_fetches" counter FollowerFetches if Followers "Items that near caches fetched. Not included in `cmd_get`.";
     "follower_fetches_unnoted" counter FollowerFetchesUnnoted if Followers "Fetches among these whose items must not be copied, because the server will not report their changes.";
     "near_fresh" gauge NearFresh if Near "1 while copies may be used: the origin reports its changes (`--origin`).";
-    "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `passes`: it does not, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet.";
+    "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `timed`: it does not, so that each copy is used for `--near-ttl`. `passes`: it does not at the moment, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet.";
     "near_ahead" counter NearAhead if Near "Hits of copies that were fetched together with the item of an earlier read in the same input: no earlier request has left them.";
     "near_joined" counter NearJoined if Near "Reads that waited for a fetch which another read had begun.";
     "near_fetches" counter NearFetches if Near "Items that were fetched from the origin.";

@@ -13,7 +13,7 @@ pub(super) use self::waiting::{ArrivingValue, WaitingForOrigin};
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
-use crate::near::{AnswerPart, Concerned, Near, PassRequest, Way, is_error};
+use crate::near::{AnswerPart, Concerned, Near, PassRequest, Way, is_error, is_plain};
 
 /// A store that is refused before its value has arrived.
 struct RefusedStore<'a> {
@@ -33,6 +33,9 @@ impl Session {
     ) -> Step {
         let flushes = batch.executor.server().options.flush_all;
         let way = Way::of(parsed.command, parsed.frame);
+        if way == Way::Read && near.is_timed() && !is_fetchable(parsed.command) {
+            return self.read_and_copy(batch, parsed);
+        }
         let was_fetched_ahead = way == Way::Read && self.fetched_ahead & 1 == 1;
         self.fetched_ahead >>= u32::from(way == Way::Read);
         match way {
@@ -65,6 +68,21 @@ impl Session {
             Way::Everything if !flushes => self.run_permitted(batch, parsed, is_sampled),
             Way::Everything => self.pass_to_origin(batch, parsed, Concerned::All),
         }
+    }
+
+    /// Passes a read to an origin that does not report changes, because a copy does not tell
+    /// whether the item is stale. If the client reads the memory, then copies the item for its next
+    /// reads.
+    fn read_and_copy(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        let Some(key) = parsed.command.key() else { return Step::GoOn(parsed.consumed) };
+        let step = self.pass_to_origin(batch, parsed, Concerned::Key(key.into()));
+        if self.may_read
+            && let State::Near(waiting) = &mut self.state
+            && let WaitingForOrigin::Pass { copied, .. } = &mut **waiting
+        {
+            *copied = Some(key.into());
+        }
+        step
     }
 
     /// Handles a read that found no copy.
@@ -129,7 +147,10 @@ impl Session {
         consumed: usize,
         reads_much: bool,
     ) -> Step {
-        match PassRequest::read(command, frame, self.only_reads(command)) {
+        // A memcached refuses the flag that leaves the recache token to others.
+        let only_reads =
+            self.only_reads(command) && batch.executor.near().is_some_and(|near| !near.is_timed());
+        match PassRequest::read(command, frame, only_reads) {
             Some(request) if reads_much => {
                 self.await_answer(batch, request.reading_much(), frame, consumed)
             }
@@ -170,7 +191,7 @@ impl Session {
         };
         batch.executor.counters().bump(Counter::NearPassed);
         let (pass, frame) = (near.pass(request, waker), frame.keep());
-        let waiting = WaitingForOrigin::Pass { pass, frame, is_shown: false };
+        let waiting = WaitingForOrigin::Pass { pass, frame, is_shown: false, copied: None };
         self.state = State::Near(Box::new(waiting));
         Step::Stop(consumed, Next::Origin)
     }
@@ -310,8 +331,16 @@ impl Session {
         };
         let Some(part) = near.take_part(pass) else { return Step::Stop(0, Next::Origin) };
         match &mut **waiting {
-            WaitingForOrigin::Pass { is_shown, .. } => {
+            WaitingForOrigin::Pass { is_shown, copied, .. } => {
                 let is_first = !std::mem::replace(is_shown, true);
+                if let AnswerPart::Bytes { bytes, is_last } = &part {
+                    copied.take_if(|_| is_first && !is_current(bytes));
+                    if let Some(key) = copied.take_if(|_| *is_last)
+                        && let Some(place) = near.place_of(&key)
+                    {
+                        near.fetch(place, &key, None);
+                    }
+                }
                 self.show_part(batch, part, is_first)
             }
             _ => self.end_removal(batch, &part),
@@ -365,6 +394,18 @@ impl Session {
         }
         Step::GoOn(0)
     }
+}
+
+/// True if the answer to `mg` has a value that is neither stale nor being recached.
+fn is_current(answer: &[u8]) -> bool {
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    words.next() == Some(b"VA") && words.all(|word| !matches!(word, b"W" | b"X" | b"Z"))
+}
+
+/// True if `gets` can fetch the item of a read.
+fn is_fetchable(command: &Command<'_>) -> bool {
+    matches!(command, Command::Get { key, .. } if is_plain(key))
 }
 
 /// The maximum number of reads whose items are fetched together.

@@ -12,8 +12,15 @@ use crate::near::Pass;
 pub(in crate::session) enum WaitingForOrigin {
     /// A read waits for a fetch.
     Read { flight: Arc<Flight>, command: OwnedCommand, frame: OwnedFrame },
-    /// A command waits for its answer. True if the client has a part of it.
-    Pass { pass: Arc<Pass>, frame: OwnedFrame, is_shown: bool },
+    /// A command waits for its answer.
+    Pass {
+        pass: Arc<Pass>,
+        frame: OwnedFrame,
+        /// True if the client has a part of the answer.
+        is_shown: bool,
+        /// The key of the item that is copied afterwards.
+        copied: Option<Box<[u8]>>,
+    },
     /// A store is refused, and waits until its item is removed from the origin. Then its value is
     /// skipped, and the client receives the response.
     Removal { pass: Arc<Pass>, frame: OwnedFrame, payload_bytes: u64, response: Response },

@@ -11,6 +11,7 @@ mod losses;
 mod origins;
 mod readers;
 mod security;
+mod timed;
 
 use std::time::{Duration, Instant};
 

@@ -21,6 +21,8 @@ use crate::upgrade_scene::{PidFile, has_ended, wait_until};
 
 /// The staleness bound of the near caches.
 pub(super) const MAX_STALE: Duration = Duration::from_millis(500);
+/// The same without reports of changes: the default of `--near-ttl`.
+pub(super) const TTL: Duration = Duration::from_secs(1);
 const ORIGIN_TIMEOUT: Duration = Duration::from_millis(250);
 pub(super) const NEARS: usize = 3;
 
@@ -51,6 +53,8 @@ fn socket_in(folder: &TempDir, number: usize) -> PathBuf {
 pub(super) enum Between {
     /// Near caches.
     Near,
+    /// Near caches of an origin that does not report changes.
+    Timed,
     /// Nothing: clients use the proxies. So every read returns the item of the origin.
     Nothing,
     /// Caches that break a promise.
@@ -63,6 +67,8 @@ pub(super) struct Cluster {
     pub(super) nears: Vec<ServerUnderTest>,
     /// The places, with the addresses that their clients use. The origin is the first.
     pub(super) places: Vec<(Place, Address)>,
+    /// The staleness bound of the places.
+    pub(super) max_stale: Duration,
     /// The folder of the sockets through which clients read the memory of near caches.
     folder: TempDir,
     _wrong: Vec<WrongCache>,
@@ -76,20 +82,21 @@ impl Cluster {
             (Place { name, max_stale }, Address::Tcp(address))
         };
         let folder = tempfile::tempdir()?;
+        let max_stale = if matches!(between, Between::Timed) { TTL } else { MAX_STALE };
         let mut places = vec![place("the origin".to_owned(), Duration::ZERO, origin.address)];
         let (mut proxies, mut nears, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         for number in 1..=NEARS {
             let proxy = Proxy::start(origin.address)?;
             let (stale, address) = match between {
                 Between::Nothing => (Duration::ZERO, proxy.address()),
-                Between::Near => {
+                Between::Near | Between::Timed => {
                     let address = free_address()?;
                     let mut args = near_args(proxy.address());
                     let socket = socket_in(&folder, number);
                     args.push(format!("--listen={address},unix[readers]:{}", socket.display()));
                     let args: Vec<&str> = args.iter().map(String::as_str).collect();
                     nears.push(ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?);
-                    (MAX_STALE, address)
+                    (max_stale, address)
                 }
                 Between::Wrong(fault) => {
                     let cache = WrongCache::start(proxy.address(), fault)?;
@@ -101,7 +108,7 @@ impl Cluster {
             places.push(place(format!("near cache {number}"), stale, address));
             proxies.push(proxy);
         }
-        Ok(Self { origin, proxies, nears, places, folder, _wrong: wrong })
+        Ok(Self { origin, proxies, nears, places, max_stale, folder, _wrong: wrong })
     }
 
     /// Returns the socket for clients that read the memory of a place. If it does not exist,
