@@ -1,7 +1,7 @@
 //! Connects to the origin. Each attempt runs on a thread of its own, because names, handshakes and
 //! logins may take long.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -67,6 +67,10 @@ pub(super) enum DialError {
     Login(String),
     #[error("it does not report changes: it answered {0:?}")]
     Follow(String),
+    #[error(
+        "{0}, as routers and old servers do; an origin is a larderd or a memcached from 1.6 on"
+    )]
+    NoMeta(String),
     #[error("it is a near cache, or this server itself; name the server that owns the items")]
     NearCache,
 }
@@ -105,7 +109,11 @@ fn dial(options: &NearOptions, role: Role) -> Result<Dialed, DialError> {
     }
     let terms = match role {
         Role::Stream => Some(follow(&mut socket, options)?),
-        Role::Fetch | Role::Text | Role::Binary | Role::Report => None,
+        Role::Fetch | Role::Text => {
+            check_meta(&mut socket)?;
+            None
+        }
+        Role::Binary | Role::Report => None,
     };
     socket.set_blocking(false)?;
     Ok(Dialed { socket, terms })
@@ -216,9 +224,29 @@ fn log_in_binary(socket: &mut Socket, user: &str, password: &str) -> Result<(), 
     }
 }
 
+/// Requires the command `mn`, which follows quiet commands. Old servers and routers answer it with
+/// an error, or close the connection.
+fn check_meta(socket: &mut Socket) -> Result<(), DialError> {
+    socket.write_all(b"mn\r\n")?;
+    match read_line(socket) {
+        Ok(answer) if answer == "MN" => Ok(()),
+        Ok(answer) => Err(DialError::NoMeta(format!("it answered {answer:?} to mn"))),
+        Err(DialError::Lost(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err(DialError::NoMeta("it closed the connection after mn".to_owned()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn follow(socket: &mut Socket, options: &NearOptions) -> Result<Terms, DialError> {
     write!(socket, "larder_follow {}\r\n", millis(options.stale_max))?;
-    let answer = read_line(socket)?;
+    let answer = match read_line(socket) {
+        Ok(answer) => answer,
+        Err(DialError::Lost(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            return Err(DialError::NoMeta(format!("it closed the connection after {FOLLOW}")));
+        }
+        Err(error) => return Err(error),
+    };
     match Terms::read(answer.as_bytes()) {
         Some(terms) => Ok(terms),
         None if answer == NEAR_CACHE => Err(DialError::NearCache),
@@ -301,6 +329,8 @@ impl Write for Socket {
         }
     }
 }
+
+const FOLLOW: &str = "larder_follow";
 
 /// How a near cache answers `larder_follow`.
 const NEAR_CACHE: &str = "CLIENT_ERROR this server is a near cache; follow its origin";

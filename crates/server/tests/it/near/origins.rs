@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest, Transport};
 
@@ -187,10 +187,13 @@ fn nothing_is_copied_from_a_server_that_reports_no_changes_at_the_moment() -> Re
     let file = path.display().to_string();
     let args = ["--followers=4", "-e", &file];
     let origin = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
+    // Once the server has answered, it has made the file.
+    let mut direct = origin.connect()?;
+    set(&mut direct, "k", "first")?;
     let other = larder::Cache::open_shared(&path)?;
     let near = start_near(&shown(origin.address()), &[])?;
-    await_state(&near, "passes")?;
-    let (mut direct, mut client) = (origin.connect()?, near.connect()?);
+    await_state(&near, "passes").with_context(|| origin.log())?;
+    let mut client = near.connect()?;
     for value in ["a", "b"] {
         set(&mut direct, "k", value)?;
         assert_eq!(get(&mut client, "k")?, hit("k", value));

@@ -2,12 +2,13 @@
 //! is used for `--near-ttl`.
 
 use std::io::Write;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::{Signal, memcached};
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport, skip};
 
 use super::{ask, await_state, count, get, hit, set, shown, start_near, stat};
 use crate::binary;
@@ -300,5 +301,38 @@ fn keys_are_never_read_as_commands() -> Result<()> {
     assert_eq!(get(&mut near, "canary")?, hit("canary", "alive"));
     assert_eq!(get(&mut origin, "canary")?, hit("canary", "alive"));
     ensure!(!scene.near.log().contains("lost"), "{}", scene.near.log());
+    Ok(())
+}
+
+/// A router accepts no meta commands. twemproxy closes the connection.
+#[test]
+fn a_router_is_no_origin() -> Result<()> {
+    let Some(program) = ["/usr/sbin/nutcracker", "/usr/bin/nutcracker"]
+        .into_iter()
+        .find(|path| std::path::Path::new(path).exists())
+    else {
+        skip("twemproxy is not installed");
+        return Ok(());
+    };
+    let origin = ServerUnderTest::start(&memcached()?, Transport::Tcp, &[])?;
+    let (folder, address) = (tempfile::tempdir()?, larder_testkit::server::free_address()?);
+    let file = folder.path().join("nutcracker.yml");
+    let servers = format!("  servers:\n    - {}:1\n", shown(origin.address()));
+    std::fs::write(&file, format!("pool:\n  listen: {address}\n{servers}"))?;
+    let statistics = larder_testkit::server::free_address()?.port().to_string();
+    let mut command = Command::new(program);
+    command.arg("-c").arg(&file).args(["-s", &statistics, "-a", "127.0.0.1"]);
+    let mut router = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let near = start_near(&address.to_string(), &[])?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !near.log().contains("as routers and old servers do") && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
+    }
+    let log = near.log();
+    let answer = ask(&mut near.connect()?, "get k\r\n", "\r\n")?;
+    router.kill()?;
+    router.wait()?;
+    ensure!(log.contains("it closed the connection after larder_follow"), "{log}");
+    ensure!(answer == "SERVER_ERROR origin unreachable\r\n", "{answer:?}");
     Ok(())
 }
