@@ -255,6 +255,72 @@ mod tests {
         }
     }
 
+    /// Returns what a client sees of an answer that arrives in parts of these lengths, and how many
+    /// bytes belong to the answer; `None` if it is refused or incomplete.
+    fn seen(
+        form: ReplyForm,
+        answer: &[u8],
+        mut lengths: impl FnMut() -> usize,
+    ) -> Option<(Vec<u8>, usize)> {
+        let (mut reader, mut seen) = (ReplyReader::default(), Vec::new());
+        let (mut begin, mut end) = (0, 0);
+        loop {
+            let reply = reader.read(form, &answer[begin..end]).ok()?;
+            seen.extend_from_slice(&answer[begin..begin + reply.shown_bytes]);
+            begin += reply.bytes;
+            if reply.is_complete {
+                return Some((seen, begin));
+            }
+            if end == answer.len() {
+                return None;
+            }
+            end = answer.len().min(end + lengths());
+        }
+    }
+
+    #[test]
+    fn however_an_answer_is_cut_the_client_sees_the_same() {
+        let units: [&[u8]; 12] = [
+            b"VALUE k 0 3\r\nEND\r\n",
+            b"VA 4 c7\r\nMN\r\n\r\n",
+            b"END\r\n",
+            b"MN\r\n",
+            b"NS\r\n",
+            b"HD\r\n",
+            b"SERVER_ERROR no\r\n",
+            b"\r\n",
+            b"VA 99999\r\n",
+            &[RESPONSE; 30],
+            &[RESPONSE, NOOP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[RESPONSE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7],
+        ];
+        let forms = [
+            ReplyForm::One,
+            ReplyForm::List,
+            ReplyForm::Quiet,
+            ReplyForm::Binary,
+            ReplyForm::BinaryQuiet,
+        ];
+        let (mut random, mut complete) = (fastrand::Rng::with_seed(7), 0);
+        for _ in 0..20_000 {
+            let mut answer = Vec::new();
+            for _ in 0..random.usize(1..5) {
+                answer.extend_from_slice(units[random.usize(..units.len())]);
+            }
+            if random.u8(..4) == 0 {
+                let at = random.usize(..answer.len());
+                answer[at] = random.u8(..);
+            }
+            for form in forms {
+                let whole = seen(form, &answer, || answer.len());
+                let in_parts = seen(form, &answer, || random.usize(1..20));
+                assert_eq!(in_parts, whole, "{form:?} {:?}", answer.escape_ascii().to_string());
+                complete += usize::from(whole.is_some());
+            }
+        }
+        assert!(complete > 10_000, "{complete} answers were complete");
+    }
+
     #[test]
     fn garbage_is_refused() {
         let long = vec![b'x'; LINE_BYTES_MAX + 1];
