@@ -128,6 +128,7 @@ const NAMES: &[&str] = &[
     "disk-clock",
     "near-unreachable",
     "near-passes",
+    "near-timed",
     "near-late",
     "near-silent",
     "near-streams-lost",

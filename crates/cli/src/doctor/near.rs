@@ -8,6 +8,7 @@ use super::{Finding, Rule, percent};
 pub(super) const RULES: &[Rule] = &[
     cannot_reach_its_origin,
     passes_everything,
+    copies_for_a_time,
     is_late,
     is_not_answered,
     loses_its_stream,
@@ -34,6 +35,16 @@ fn passes_everything(facts: &Facts) -> Option<Finding> {
                         It reports nothing while it is upgraded or another process has its memory \
                         file open";
         Finding::new("near-passes", sentence.to_owned())
+    })
+}
+
+fn copies_for_a_time(facts: &Facts) -> Option<Finding> {
+    (facts.word("near_state") == "timed").then(|| {
+        let sentence = "the origin reports no changes, so that each copy is used for --near-ttl and \
+                        may be out of date for as long. If the origin is a larderd, start it with \
+                        --followers and at least the number of its near caches; if it is a \
+                        memcached, ignore this";
+        Finding::new("near-timed", sentence.to_owned())
     })
 }
 
@@ -206,6 +217,7 @@ pub(super) mod tests {
         for (name, rows) in [
             ("near-unreachable", &[("near_state", "unreachable")][..]),
             ("near-passes", &[("near_state", "passes")]),
+            ("near-timed", &[("near_state", "timed")]),
             ("near-late", &[("near_fresh", "0")]),
             ("near-silent", &[("near_unanswered", "23")]),
             ("near-streams-lost", &[("near_streams_lost", "10")]),

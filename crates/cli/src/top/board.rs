@@ -316,7 +316,7 @@ fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
         "copies" if is_fresh => "reports its changes".to_owned(),
         "copies" => "late: copies unused".to_owned(),
         "passes" => "reports no changes".to_owned(),
-        "timed" => "reports no changes; copies expire".to_owned(),
+        "timed" => "no changes: copies expire".to_owned(),
         _ => state,
     };
     // A read whose item was fetched ahead finds a copy, but no earlier request has left it.

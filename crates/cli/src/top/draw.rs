@@ -498,7 +498,7 @@ mod tests {
         for (state, is_fresh, shown) in [
             ("copies", false, "late: copies unused"),
             ("passes", false, "reports no changes"),
-            ("timed", true, "reports no changes; copies expire"),
+            ("timed", true, "no changes: copies expire"),
             ("unreachable", false, "unreachable"),
             ("\u{1b}", false, "\\u{1b}"),
         ] {

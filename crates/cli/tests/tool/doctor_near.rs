@@ -116,7 +116,7 @@ fn an_origin_that_reports_no_changes_is_found() {
     let origin = Fixture::start_on(Transport::Unix, &["-m", "64"]);
     let near = start_near(&origin, &["-m", "64"]);
     let ran = until_found(|| examine_server(&near.address(), OF_TESTS));
-    assert_finds(&ran, "near-passes", &["nothing is copied", "--followers"]);
+    assert_finds(&ran, "near-timed", &["--near-ttl", "start it with --followers"]);
 }
 
 #[test]

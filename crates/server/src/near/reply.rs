@@ -255,8 +255,8 @@ mod tests {
         }
     }
 
-    /// Returns what a client sees of an answer that arrives in parts of these lengths, and how many
-    /// bytes belong to the answer; `None` if it is refused or incomplete.
+    /// Reads an answer that arrives in parts of these lengths. Returns the bytes for the client and
+    /// the length of the answer, or `None` if it is refused or incomplete.
     fn seen(
         form: ReplyForm,
         answer: &[u8],
