@@ -206,6 +206,8 @@ impl Run {
             loop {
                 let mut connection =
                     Connection::open(&self.cluster.places[number + 1].1, REST_PATIENCE)?;
+                // The absence of an item may not be remembered.
+                connection.ask(format!("set {} 0 0 1\r\nv\r\n", names[0]).as_bytes())?;
                 let before = bytes();
                 for _ in 0..READS {
                     connection.ask(format!("gets {}\r\n", names[0]).as_bytes())?;
