@@ -428,7 +428,8 @@ impl Loop {
         for request in pending {
             self.fail(&request.of);
         }
-        if self.near.is_timed() && self.links[number].role != Role::Stream {
+        let is_of_origin = !matches!(lost, Lost::HeldUp) && self.links[number].role != Role::Stream;
+        if self.near.is_timed() && is_of_origin {
             // It may have been restarted, and cas tokens count from the start.
             self.begin_timed();
         }

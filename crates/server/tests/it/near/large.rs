@@ -11,7 +11,7 @@ use larder_testkit::proxy::{Flow, Flows, Proxy};
 use larder_testkit::server::Signal;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-use super::{Chain, ask, await_state, count, get, hit, set, start_near};
+use super::{Chain, ask, await_state, binary_request, count, get, hit, set, start_near};
 use crate::binary;
 
 const MIB: usize = 1 << 20;
@@ -52,19 +52,6 @@ fn assert_value(
     assert!(&rest[..value.len()] == value, "{request}: another value");
     assert_eq!(String::from_utf8_lossy(&rest[value.len()..]), end, "{request}");
     Ok(())
-}
-
-fn binary_request(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
-    let header = Header {
-        opcode,
-        key_bytes: key.len() as u16,
-        extras_bytes: extras.len() as u8,
-        status: 0,
-        body_bytes: (extras.len() + key.len() + value.len()) as u32,
-        opaque: 7,
-        cas: 0,
-    };
-    [&header.bytes(0x80), extras, key, value].concat()
 }
 
 /// Sends a request of the binary protocol, and returns the status and the body of the response.

@@ -16,6 +16,7 @@ mod timed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use larder_protocol::binary::Header;
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
 use crate::binary;
@@ -123,4 +124,18 @@ pub(super) fn read_until(stream: &mut Stream, key: &str, expected: &str) -> Resu
 /// Returns the response of `get` to a value.
 pub(super) fn hit(key: &str, value: &str) -> String {
     format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len())
+}
+
+/// Returns a request of the binary protocol.
+pub(super) fn binary_request(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let header = Header {
+        opcode,
+        key_bytes: key.len() as u16,
+        extras_bytes: extras.len() as u8,
+        status: 0,
+        body_bytes: (extras.len() + key.len() + value.len()) as u32,
+        opaque: 7,
+        cas: 0,
+    };
+    [&header.bytes(0x80), extras, key, value].concat()
 }

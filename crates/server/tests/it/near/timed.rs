@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use larder_testkit::server::{Signal, memcached};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport, skip};
 
-use super::{ask, await_state, count, get, hit, set, shown, start_near, stat};
+use super::{ask, await_state, binary_request, count, get, hit, set, shown, start_near, stat};
 use crate::binary;
 
 const TTL: Duration = Duration::from_secs(1);
@@ -163,9 +163,7 @@ fn lists_large_values_and_binary_gets_work() -> Result<()> {
             assert_eq!(get(&mut near, "k1")?, hit("k1", "xxxxxxx"));
         }
     }
-    let mut request = vec![0; 24];
-    (request[0], request[3], request[11]) = (0x80, 2, 2);
-    request.extend_from_slice(b"k1");
+    let request = binary_request(0, b"", b"k1", b"");
     let mut binary = scene.near.connect()?;
     for _ in 0..3 {
         let answer = binary.ask(&request, b"xxxxxxx")?;
@@ -283,11 +281,7 @@ fn keys_are_never_read_as_commands() -> Result<()> {
         let requests = format!("get none{n}\r\nmg {encoded} b v\r\nget other{n}\r\nmn\r\n");
         assert_eq!(ask(&mut near, &requests, "MN\r\n")?, "END\r\nEN\r\nEND\r\nMN\r\n");
     }
-    let request = |key: &str| {
-        let mut request = vec![0; 24];
-        (request[0], request[3], request[11]) = (0x80, key.len() as u8, key.len() as u8);
-        [&request, key.as_bytes()].concat()
-    };
+    let request = |key: &str| binary_request(0, b"", key.as_bytes(), b"");
     let mut binary = scene.near.connect()?;
     for n in 0..20 {
         let requests = [request(&format!("none:{n}")), request(key)].concat();
