@@ -25,6 +25,7 @@ mod flight;
 #[cfg(feature = "interleavings")]
 mod interleavings;
 mod keys;
+mod limit;
 mod stripe;
 mod sync;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 pub use self::flight::{FetchFailure, Fetched, Flight, FlightResult};
+pub use self::limit::ReaderLimits;
 use self::stripe::Stripe;
 use self::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::SeqCst, lock};
 
@@ -50,14 +52,28 @@ pub trait CopyStore: Send + Sync {
     /// True if there is a copy.
     fn has(&self, key: &[u8]) -> bool;
 
-    /// Removes all copies.
+    /// Removes all copies of all origins.
     fn clear(&self);
 
-    /// Allows processes that read the store's memory to use copies until `until_ms`, or forbids it
-    /// if that is 0. Does nothing for a store that no other process can read.
+    /// True if the store also has copies of other origins, so that [`Self::clear`] is not called.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// True if the key belongs to this origin. Always true for a store that is not shared.
+    fn owns(&self, key: &[u8]) -> bool {
+        let _ = key;
+        true
+    }
+
+    /// Allows processes that read the store's memory to use copies until `until_ms`. Does nothing
+    /// for a store that no other process can read.
     fn limit_readers(&self, until_ms: u64) {
         let _ = until_ms;
     }
+
+    /// Ends this permission. The store has no copies of this origin.
+    fn end_limit(&self) {}
 }
 
 /// The copies of a near cache.
@@ -103,7 +119,8 @@ pub struct Place {
 pub enum NotKept {
     /// The flight was detached: its key may have changed since it began, or a newer flight exists.
     Detached,
-    /// The subscription of the flight has ended.
+    /// The subscription of the flight has ended, copies may not be used yet, or the key belongs to
+    /// another origin now.
     Unsubscribed,
     /// The origin does not report changes of the item, or the item must not be copied.
     Unnoted,
@@ -150,9 +167,17 @@ impl<S: CopyStore> Copies<S> {
     /// The thread that calls this also calls [`Self::resubscribe`].
     pub fn refresh(&self, until_ms: u64) {
         // Rule: FreshFromSending
-        if self.fresh_until_ms.fetch_max(until_ms, SeqCst) < until_ms {
-            self.store.limit_readers(until_ms);
+        let before_ms = self.fresh_until_ms();
+        if until_ms <= before_ms {
+            return;
         }
+        self.store.limit_readers(until_ms);
+        if before_ms == 0 {
+            // A reader in memory that began before this limit may find a copy that is kept after
+            // it. The copy is not too old if its fetch began later.
+            self.detach_all();
+        }
+        self.fresh_until_ms.store(until_ms, SeqCst);
     }
 
     /// Returns the number of the current subscription.
@@ -165,10 +190,11 @@ impl<S: CopyStore> Copies<S> {
     pub fn resubscribe(&self) -> u64 {
         // Rule: LostStreamEmpties
         self.fresh_until_ms.store(0, SeqCst);
-        self.store.limit_readers(0);
         // Before the copies are dropped: a flight that is kept later would compare this number.
         let next = self.subscription.fetch_add(1, SeqCst) + 1;
         self.invalidate_all();
+        // Only now: without this limit, copies of this origin could be readable for longer.
+        self.store.end_limit();
         next
     }
 
@@ -259,6 +285,9 @@ impl<S: CopyStore> Copies<S> {
         if place.subscription != self.subscription() {
             return Err(NotKept::Unsubscribed);
         }
+        if self.fresh_until_ms() == 0 || !self.store.owns(flight.key()) {
+            return Err(NotKept::Unsubscribed);
+        }
         match result {
             FlightResult::Failed(_) => Err(NotKept::Failed),
             FlightResult::Uncopied => Err(NotKept::Uncopied),
@@ -329,16 +358,47 @@ impl<S: CopyStore> Copies<S> {
     }
 
     /// Drops all copies, and detaches all flights.
+    ///
+    /// Cost: a lock for each of 1024 stripes. If the store has copies of several origins, also the
+    /// removal of each copy.
     pub fn invalidate_all(&self) {
+        let is_shared = self.store.is_shared();
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
             let before = (stripe.listed_bytes(), stripe.absent_bytes());
-            stripe.forget_all();
+            if is_shared {
+                stripe.drop_all(&self.store);
+            } else {
+                stripe.forget_all();
+            }
             self.account(&stripe, before);
         }
         // A flight that began after its stripe was emptied may have kept its value since. The value
         // is lost, which is harmless.
-        self.store.clear();
+        if !is_shared {
+            self.store.clear();
+        }
+    }
+
+    /// Drops the copies of the keys that the origin does not own any more, and detaches their
+    /// flights. Returns how many copies there were.
+    ///
+    /// Cost: a look at the key of each copy.
+    pub fn drop_moved(&self) -> usize {
+        let mut dropped = 0;
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            let before = (stripe.listed_bytes(), stripe.absent_bytes());
+            dropped += stripe.retain(&self.store, |key| self.store.owns(key));
+            self.account(&stripe, before);
+        }
+        dropped
+    }
+
+    fn detach_all(&self) {
+        for stripe in &self.stripes {
+            lock(stripe).detach_all();
+        }
     }
 
     /// Forgets a copy that the store has evicted. Must not be called by a method of the store.

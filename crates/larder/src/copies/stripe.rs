@@ -149,6 +149,38 @@ impl Stripe {
         }
     }
 
+    /// Drops the copies of the keys that are not to stay, and detaches their flights. Returns how
+    /// many copies there were.
+    pub(super) fn retain(
+        &mut self,
+        store: &impl CopyStore,
+        stays: impl Fn(&[u8]) -> bool,
+    ) -> usize {
+        self.flights.retain(|key, _| stays(key));
+        let listed = |(bucket, keys): (&u32, &Keys)| {
+            let leaving = keys.iter().filter(|(key, _)| !stays(key));
+            leaving.map(|(key, _)| (*bucket, Box::from(key))).collect::<Vec<(u32, Box<[u8]>)>>()
+        };
+        let leaving: Vec<_> = self.buckets.iter().flat_map(listed).collect();
+        for (bucket, key) in &leaving {
+            self.drop_copy(store, *bucket, key);
+        }
+        leaving.len()
+    }
+
+    /// Drops all copies, and detaches all flights.
+    pub(super) fn drop_all(&mut self, store: &impl CopyStore) {
+        let buckets: Vec<_> = self.buckets.keys().copied().collect();
+        for bucket in buckets {
+            self.drop_copies(store, bucket);
+        }
+        self.forget_all();
+    }
+
+    pub(super) fn detach_all(&mut self) {
+        self.flights.clear();
+    }
+
     /// Forgets all copies, which the caller removes from the store, and detaches all flights.
     pub(super) fn forget_all(&mut self) {
         *self = Self::default();

@@ -73,6 +73,7 @@ impl NearCache {
             flight_age_max_ms: 1000,
         };
         let copies = Copies::new(CopyCache(cache), limits);
+        copies.refresh(u64::MAX);
         let slot = (number % SLOTS) as u32;
         Ok(Self { copies, departed, slot, reads_until_hint: READS_PER_HINT })
     }

@@ -11,5 +11,6 @@ mod clock;
 mod every_order;
 mod flights;
 mod keeping;
+mod origins;
 mod stage;
 mod subscriptions;

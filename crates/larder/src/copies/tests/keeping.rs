@@ -89,12 +89,24 @@ fn a_value_of_an_ended_subscription_is_not_kept() {
     let place = Place { subscription: 1, bucket: NEXT_BUCKET };
     assert_eq!(copies.land(&flight, place, value("v")), Err(NotKept::Unsubscribed));
     assert_eq!(copies.store().value(KEY), None);
+    let refused = fetch(&copies, place, KEY, value("v"));
+    assert_eq!(refused, Err(NotKept::Unsubscribed), "copies may not be used yet");
+    copies.refresh(NOW_MS);
     assert_eq!(fetch(&copies, place, KEY, value("v")), Ok(()));
 }
 
 #[test]
+fn a_fetch_that_began_before_copies_may_be_used_keeps_nothing() {
+    let copies = Copies::new(Shelf::default(), AMPLE);
+    let flight = begin(&copies, PLACE, KEY);
+    copies.refresh(NOW_MS);
+    assert_eq!(copies.land(&flight, PLACE, value("v")), Err(NotKept::Detached));
+    assert_eq!(copies.store().value(KEY), None);
+}
+
+#[test]
 fn copies_are_fresh_until_the_latest_time_and_not_at_all_after_the_subscription() {
-    let copies = copies();
+    let copies = Copies::new(Shelf::default(), AMPLE);
     assert_eq!(copies.fresh_until_ms(), 0);
     copies.refresh(NOW_MS);
     copies.refresh(NOW_MS - 1);

@@ -13,7 +13,7 @@ fn with_room(keys: usize, absent_keys: usize) -> Copies<Shelf> {
         absent_bytes_max: absent_keys * entry,
         ..AMPLE
     };
-    Copies::new(Shelf::default(), limits)
+    usable(Copies::new(Shelf::default(), limits))
 }
 
 /// Returns the bucket with this number in one stripe.

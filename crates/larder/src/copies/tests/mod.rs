@@ -77,7 +77,13 @@ impl CopyStore for Shelf {
 }
 
 fn copies() -> Copies<Shelf> {
-    Copies::new(Shelf::default(), AMPLE)
+    usable(Copies::new(Shelf::default(), AMPLE))
+}
+
+/// Allows the use of copies.
+fn usable<S: CopyStore>(copies: Copies<S>) -> Copies<S> {
+    copies.refresh(NOW_MS);
+    copies
 }
 
 fn noted(value: &str) -> Fetched {

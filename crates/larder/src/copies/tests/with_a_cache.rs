@@ -30,7 +30,7 @@ impl CopyStore for Stored {
 fn with_a_cache() -> Copies<Stored> {
     let builder = Cache::builder().memory_bytes(8 << 20).clock(Clock::Ticked);
     let cache = builder.open().expect("cannot open the cache");
-    Copies::new(Stored(cache), CopyLimits { value_bytes_max: 1 << 20, ..AMPLE })
+    usable(Copies::new(Stored(cache), CopyLimits { value_bytes_max: 1 << 20, ..AMPLE }))
 }
 
 #[test]

@@ -12,7 +12,7 @@ const FEW_SWITCHES: usize = 1500;
 /// The number of orders that are played in which each step may belong to any thread.
 const ANY_SWITCHES: usize = 4000;
 /// The number of orders that a scene of two short threads may have.
-const ORDERS_MAX: usize = 500_000;
+const ORDERS_MAX: usize = 2_000_000;
 /// The seed of the random places. It is fixed, so that a test that has passed passes again.
 const SEED: u64 = 0x0C09;
 /// A scene has about a hundred steps. A scene with this many does not end.
