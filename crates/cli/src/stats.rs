@@ -74,6 +74,8 @@ enum Section {
     /// The most recent removal by prefix (larderd only)
     #[value(name = "delete_prefix")]
     DeletePrefix,
+    /// Origins of a near cache, their states and counters
+    Origins,
     /// Users of --users, their rights and refusals
     Users,
     /// Resets the counters, and prints nothing
@@ -173,6 +175,7 @@ impl Arguments {
             Section::Slow => StatsSection::Slow,
             Section::Prefixes => StatsSection::Prefixes,
             Section::DeletePrefix => StatsSection::DeletePrefix,
+            Section::Origins => StatsSection::Origins,
             Section::Users => StatsSection::Users,
             Section::Reset => StatsSection::Reset,
         };

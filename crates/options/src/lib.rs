@@ -54,6 +54,6 @@ pub use typed::tuning::Tuning;
 pub use value::admin::{AdminAddress, AdminListen, Role};
 pub use value::durability::Durability;
 pub use value::listen::{Listen, ListenPlace, Security};
-pub use value::origin::OriginAddress;
+pub use value::origin::{Origin, OriginAddress};
 pub use value::protocol::Protocol;
 pub use value::readers::LocalReaders;

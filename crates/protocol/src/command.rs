@@ -426,6 +426,8 @@ pub enum StatsSection {
     },
     /// `stats users`: the users of `--users`.
     Users,
+    /// `stats origins`: the origins of a near cache.
+    Origins,
     /// `stats reset`
     Reset,
 }

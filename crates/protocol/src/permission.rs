@@ -143,6 +143,7 @@ fn stats(section: StatsSection) -> Permission<'static> {
         | StatsSection::Items
         | StatsSection::Slabs
         | StatsSection::Sizes
+        | StatsSection::Origins
         | StatsSection::Larder => Permission::of(Right::Read, Scope::Nothing),
         StatsSection::Connections
         | StatsSection::DeletePrefix

@@ -87,6 +87,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::NearRefusedExpiring,
     Counter::NearRefusedUncopied,
     Counter::NearRefusedNoMemory,
+    Counter::WeightsReloadFailures,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.

@@ -80,6 +80,7 @@ const OF_SERVER: &[&str] = &[
     "near_refused_expiring",
     "near_refused_uncopied",
     "near_refused_no_memory",
+    "near_weights_reload_failures",
     "near_listed_bytes",
     "near_listed_bytes_max",
 ];

@@ -8,7 +8,7 @@ use crate::value::duration::{DURATION_EXPECTED, duration};
 use crate::value::file_size::{self, FILE_SIZE_EXPECTED};
 use crate::value::forms::{form_of, one_of};
 use crate::value::listen::{self, Listen};
-use crate::value::origin::{ORIGIN_EXPECTED, OriginAddress};
+use crate::value::origin::{self, ORIGINS_EXPECTED};
 use crate::value::readers::LocalReaders;
 
 /// The kind of values an option takes.
@@ -49,8 +49,8 @@ pub(crate) enum Kind {
     Durability,
     /// A number with the unit us, ms or s.
     Duration,
-    /// The address of an origin: see [`OriginAddress`].
-    Origin,
+    /// A list of origins: see [`origin::Origin`].
+    Origins,
     /// The path of a file and its size, separated by a colon.
     FileSize,
 }
@@ -106,7 +106,9 @@ impl Kind {
             Self::Durability => Durability::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Duration => duration(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
-            Self::Origin => OriginAddress::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
+            Self::Origins => {
+                origin::Origin::parse_list(trimmed).map(|_| Value::Text(trimmed.to_owned()))
+            }
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
             Self::AdminListen => return admin::parse(trimmed).map(Value::AdminListen),
         };
@@ -149,7 +151,7 @@ impl Kind {
                 format!("{}, with MS {}", one_of(self.forms()), Durability::INTERVALS)
             }
             Self::Duration => DURATION_EXPECTED.to_owned(),
-            Self::Origin => ORIGIN_EXPECTED.to_owned(),
+            Self::Origins => ORIGINS_EXPECTED.to_owned(),
             Self::FileSize => FILE_SIZE_EXPECTED.to_owned(),
         }
     }
@@ -179,7 +181,7 @@ impl Kind {
             Self::Choice(_) => "<name>",
             Self::Text => "<text>",
             Self::Path => "<file>",
-            Self::Listen | Self::AdminListen | Self::Origin => "<addr>",
+            Self::Listen | Self::AdminListen | Self::Origins => "<addr>",
             Self::Readers | Self::Durability => "<mode>",
             Self::Duration => "<time>",
             Self::FileSize => "<file:size>",

@@ -336,11 +336,15 @@ Users = Row::new(Place::Long, "users", Path)
 UserMetrics = Row::new(Place::Long, "user_metrics", Switch)
     .doc("add the 50 users of --users with the most refusals to /metrics, as labels: everyone who \
           may read the metrics then reads these names");
-Origin = Row::new(Place::Long, "origin", Kind::Origin)
-    .doc("server whose items this one copies, as a near cache: host:port, [IPv6]:port, \
-          tls:host:port or the path of a unix socket; reads are answered from the copies, \
-          everything else by the origin; a larderd with --followers reports every change, and of \
-          any other memcached, copies are used for --near-ttl");
+Origin = Row::new(Place::Long, "origin", Kind::Origins)
+    .doc("servers whose items this one copies, as a near cache, with commas between them: \
+          host:port, [IPv6]:port, tls:host:port or the path of a unix socket, each with :weight \
+          after it if its share of the keys differs; reads are answered from the copies, \
+          everything else by the origin of the key; a larderd with --followers reports every \
+          change, and of any other memcached, copies are used for --near-ttl");
+OriginWeights = Row::new(Place::Long, "origin_weights", Path)
+    .doc("file with a line for each origin whose weight differs from the one in --origin: the \
+          address and the weight; read again when it changes");
 OriginTimeout = Row::new(Place::Long, "origin_timeout", Kind::Duration).default("250ms")
     .doc("how long a request waits for the origin before it fails; less than --near-max-stale");
 OriginCa = Row::new(Place::Long, "origin_ca", Path)

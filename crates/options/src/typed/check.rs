@@ -68,6 +68,7 @@ pub(crate) fn check_all(
         tier_beside,
         tier_bounds,
         near::times,
+        near::origins,
         near::files,
         near::beside,
     ] {

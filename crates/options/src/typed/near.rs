@@ -8,13 +8,15 @@ use crate::table::Id;
 use crate::typed::check::Contradiction;
 use crate::typed::disk_tier::RequestedDiskTier;
 use crate::value::duration::duration;
-use crate::value::origin::OriginAddress;
+use crate::value::origin::Origin;
 
-/// A server that copies the items of another one.
+/// A server that copies the items of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// `--origin`: the server whose items are copied.
-    pub origin: OriginAddress,
+    /// `--origin`: the servers whose items are copied, at least one.
+    pub origins: Vec<Origin>,
+    /// `--origin-weights`: file with other weights.
+    pub weights: Option<PathBuf>,
     /// `--origin-timeout`: how long a request waits for the origin before it fails.
     pub timeout: Duration,
     /// `--origin-ca`: file of the authorities that sign the origin's certificate.
@@ -36,11 +38,12 @@ impl Near {
     }
 
     pub(crate) fn new(values: &Values) -> Option<Self> {
-        let origin = values.text(Id::Origin).and_then(OriginAddress::parse)?;
+        let origins = values.text(Id::Origin).and_then(Origin::parse_list)?;
         // Both rows have a default.
         let time = |id| values.text(id).and_then(duration).unwrap_or_default();
         Some(Self {
-            origin,
+            origins,
+            weights: values.text(Id::OriginWeights).map(PathBuf::from),
             timeout: time(Id::OriginTimeout),
             authorities: values.text(Id::OriginCa).map(PathBuf::from),
             login: values.text(Id::OriginLogin).map(PathBuf::from),
@@ -80,9 +83,23 @@ pub(super) fn times(values: &Values) -> Contradiction {
     })
 }
 
+/// An address that is given twice would have two shares of the keys.
+pub(super) fn origins(values: &Values) -> Contradiction {
+    let origins = Near::new(values)?.origins;
+    let is_earlier = |(at, origin): &(usize, &Origin)| {
+        origins[..*at].iter().any(|earlier| earlier.address == origin.address)
+    };
+    let (_, twice) = origins.iter().enumerate().find(is_earlier)?;
+    Some((Id::Origin, format!("{} is given twice", twice.address)))
+}
+
 pub(super) fn files(values: &Values) -> Contradiction {
     let near = Near::new(values)?;
-    match (near.origin.has_tls(), near.authorities.is_some()) {
+    if near.weights.is_some() && near.origins.len() == 1 {
+        return Some((Id::OriginWeights, "it needs several servers in --origin".to_owned()));
+    }
+    let has_tls = near.origins.iter().any(|origin| origin.address.has_tls());
+    match (has_tls, near.authorities.is_some()) {
         (true, false) => {
             Some((Id::Origin, "tls: needs --origin-ca to check the certificate".to_owned()))
         }
@@ -122,6 +139,7 @@ pub(super) fn beside(values: &Values) -> Contradiction {
 /// Warns about options of a near cache without `--origin`.
 pub(super) fn warn(values: &Values, warnings: &mut Vec<String>) {
     let of_near_cache = [
+        Id::OriginWeights,
         Id::OriginTimeout,
         Id::OriginCa,
         Id::OriginLogin,

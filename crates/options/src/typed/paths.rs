@@ -46,6 +46,7 @@ impl Options {
         if let Some(near) = &mut self.near {
             paths.extend(&mut near.authorities);
             paths.extend(&mut near.login);
+            paths.extend(&mut near.weights);
         }
         paths.extend(self.disk_tier.as_mut().map(|tier| &mut tier.path));
         if self.daemon {
@@ -78,6 +79,7 @@ mod tests {
             }
             "origin_ca" => &[("origin", "tls:localhost:1")],
             "origin_login" => &[("origin", "localhost:1")],
+            "origin_weights" => &[("origin", "localhost:1,localhost:2")],
             "tier_path" => &[("tier_size", "1g"), ("tier_mode", "store")],
             _ => &[],
         };

@@ -1,8 +1,18 @@
-//! The address of an origin: the server whose items a near cache copies.
+//! The origins of a near cache: the servers whose items it copies.
 
 use std::fmt;
 use std::net::Ipv6Addr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+/// An origin: an address, and the share of the keys that it owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The address.
+    pub address: OriginAddress,
+    /// The share of the keys, in relation to the weights of the other origins.
+    pub weight: u32,
+}
 
 /// The address of an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +30,43 @@ pub enum OriginAddress {
     Unix(PathBuf),
 }
 
-/// The form of an address, for errors and documents.
-pub(crate) const ORIGIN_EXPECTED: &str =
-    "host:port, [IPv6]:port, tls:host:port, or the path of a unix socket that begins with /";
+/// The form of a list of origins, for errors and documents.
+pub(crate) const ORIGINS_EXPECTED: &str = "host:port, [IPv6]:port, tls:host:port, or the path of a unix socket that begins with /; a \
+     weight from 1 to 65535 may follow after a colon; up to 64 of these, with commas between them";
+
+/// The maximum number of origins. Each has a thread with its connections.
+const ORIGINS_MAX: usize = 64;
+
+const WEIGHTS: RangeInclusive<u32> = 1..=65535;
+
+impl Origin {
+    /// Parses a list with commas; `None` if it has another form, or is empty.
+    pub fn parse_list(text: &str) -> Option<Vec<Self>> {
+        let origins = text.split(',').map(Self::parse).collect::<Option<Vec<_>>>()?;
+        (origins.len() <= ORIGINS_MAX).then_some(origins)
+    }
+
+    /// Parses an address, which a weight may follow.
+    fn parse(text: &str) -> Option<Self> {
+        let with_weight = || {
+            let (address, weight) = text.rsplit_once(':')?;
+            Some(Self { address: OriginAddress::parse(address)?, weight: Self::weight(weight)? })
+        };
+        let alone = || Some(Self { address: OriginAddress::parse(text)?, weight: 1 });
+        // A path may contain colons, and an address with a weight is no address.
+        if text.starts_with('/') {
+            with_weight().or_else(alone)
+        } else {
+            alone().or_else(with_weight)
+        }
+    }
+
+    /// Parses a weight.
+    pub fn weight(text: &str) -> Option<u32> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten().filter(|weight| WEIGHTS.contains(weight))
+    }
+}
 
 impl OriginAddress {
     /// Parses an address; `None` if it has another form.
@@ -47,6 +91,16 @@ impl OriginAddress {
         (is_host && is_bare).then_some(Self::Tcp { host, port, has_tls })
     }
 
+    /// Returns the name under which libmemcached places this server among others: `host` if the
+    /// port is memcached's own, otherwise `host:port`, and `path:0` for a unix socket.
+    pub fn ketama_name(&self) -> String {
+        match self {
+            Self::Unix(path) => format!("{}:0", path.display()),
+            Self::Tcp { host, port: MEMCACHED_PORT, .. } => host.clone(),
+            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
+        }
+    }
+
     /// True if the connection is encrypted.
     pub fn has_tls(&self) -> bool {
         matches!(self, Self::Tcp { has_tls: true, .. })
@@ -68,6 +122,8 @@ impl fmt::Display for OriginAddress {
     }
 }
 
+const MEMCACHED_PORT: u16 = 11211;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +141,25 @@ mod tests {
             let shown = OriginAddress::parse(text).map(|address| address.to_string());
             assert_eq!(shown.as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn a_list_has_addresses_with_and_without_weights() {
+        let origins = Origin::parse_list("a:1,[::1]:11211:3,tls:c:2:65535,/run/d,/run/e.sock:7");
+        let shown = origins.map(|origins| {
+            let shown = |origin: Origin| format!("{} {}", origin.address, origin.weight);
+            origins.into_iter().map(shown).collect::<Vec<_>>()
+        });
+        let expected = ["a:1 1", "[::1]:11211 3", "tls:c:2 65535", "/run/d 1", "/run/e.sock 7"];
+        assert_eq!(shown, Some(expected.map(str::to_owned).into()));
+        for text in
+            ["", "a:1,", ",a:1", "a:1,,b:1", "a:1:0", "a:1:65536", "a:1:-1", "a:1:", "a:1:2:3"]
+        {
+            assert_eq!(Origin::parse_list(text), None, "{text:?} is accepted");
+        }
+        let list = |count| vec!["a:1"; count].join(",");
+        assert!(Origin::parse_list(&list(64)).is_some());
+        assert_eq!(Origin::parse_list(&list(65)), None);
     }
 
     #[test]

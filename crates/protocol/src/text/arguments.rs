@@ -258,8 +258,8 @@ impl<'a> Arguments<'a> {
         self.answered(Command::Copy(copied))
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys`, `users`,
-    /// `slow` and `prefixes` in full; `reset`, `settings`, `detail`, `cachedump` and `conns` also
+    /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys`, `origins`,
+    /// `users`, `slow` and `prefixes` in full; `reset`, `settings`, `detail`, `cachedump` and `conns` also
     /// by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
@@ -270,6 +270,7 @@ impl<'a> Arguments<'a> {
             Some(b"larder") => StatsSection::Larder,
             Some(b"delete_prefix") => StatsSection::DeletePrefix,
             Some(b"hotkeys") => StatsSection::HotKeys,
+            Some(b"origins") => StatsSection::Origins,
             Some(b"users") => StatsSection::Users,
             Some(b"slow") => StatsSection::Slow,
             Some(b"prefixes") => StatsSection::Prefixes,

@@ -67,8 +67,8 @@ async fn clear(State(site): State<Site>) -> Response {
         Ok(Ok(())) => as_json((StatusCode::OK, json!({ "status": "cleared" }))),
         Ok(Err(NotCleared::Forbidden(error))) => refusal(StatusCode::FORBIDDEN, words(error)),
         Ok(Err(NotCleared::Refused(error))) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
-        Ok(Err(NotCleared::Origin(_))) => {
-            refusal(StatusCode::SERVICE_UNAVAILABLE, "the origin has not removed the items")
+        Ok(Err(NotCleared::Origins(faults))) => {
+            refusal(StatusCode::SERVICE_UNAVAILABLE, format_args!("not cleared by {faults}"))
         }
         Err(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error),
     }

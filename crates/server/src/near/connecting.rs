@@ -24,17 +24,18 @@ impl Loop {
                 LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}
                 LinkState::Dialing { since_ms } if since_ms + DIAL_MS_MAX <= now_ms => {
                     // The thread of the attempt is stuck, for example because of a name server.
-                    self.near.set_reach(Reach::Unreachable);
+                    self.origin.set_reach(Reach::Unreachable);
                     continue;
                 }
                 _ => continue,
             }
             link.state = LinkState::Dialing { since_ms: now_ms };
-            let (dialings, near) = (Arc::clone(&self.dialings), Arc::clone(&self.near));
-            let is_started = dial::start(&self.near.options, link.role, move |dialed| {
-                dialings.lock().unwrap_or_else(PoisonError::into_inner).push((number, dialed));
-                near.waker.wake();
-            });
+            let (dialings, origin) = (Arc::clone(&self.dialings), Arc::clone(&self.origin));
+            let is_started =
+                dial::start(&self.origin.address, &self.origin.options, link.role, move |dialed| {
+                    dialings.lock().unwrap_or_else(PoisonError::into_inner).push((number, dialed));
+                    origin.waker.wake();
+                });
             if !is_started {
                 link.state = LinkState::Down { retry_ms: now_ms + RETRY_MS_MAX };
             }
@@ -58,7 +59,7 @@ impl Loop {
             let lost = Lost::Io(error.into());
             return self.lose(number, &lost);
         }
-        self.near.set_reach(Reach::Reached);
+        self.origin.set_reach(Reach::Reached);
         self.links[number].rise(dialed.socket);
         match dialed.terms {
             Some(terms) => self.begin_stream(terms, now_ms),
@@ -69,20 +70,20 @@ impl Loop {
 
     /// Begins without copies, to use each for `--near-ttl`.
     pub(super) fn begin_timed(&mut self) {
-        self.near.set_stream(None);
-        let subscription = self.near.copies.resubscribe();
+        self.origin.set_stream(None);
+        let subscription = self.origin.copies.resubscribe();
         let terms = Terms::new(0, 0, TIMED_BUCKETS_LOG2, fastrand::u64(..));
-        self.near.set_timed(true);
-        self.near.set_stream(Some((terms, subscription)));
+        self.origin.set_timed(true);
+        self.origin.set_stream(Some((terms, subscription)));
     }
 
     fn begin_stream(&mut self, terms: Terms, now_ms: u64) {
-        if self.near.is_timed() {
-            self.near.set_stream(None);
-            self.near.copies.resubscribe();
-            self.near.set_timed(false);
+        if self.origin.is_timed() {
+            self.origin.set_stream(None);
+            self.origin.copies.resubscribe();
+            self.origin.set_timed(false);
         }
-        let subscription = self.near.copies.subscription();
+        let subscription = self.origin.copies.subscription();
         self.is_known = true;
         self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
         for number in FETCH_LINKS {
@@ -91,11 +92,8 @@ impl Loop {
             }
         }
         // After the links know the stream: a worker that sees it may put a fetch.
-        self.near.set_stream(Some((terms, subscription)));
-        log::info(format_args!(
-            "larderd: origin {}: reports its changes",
-            self.near.options.origin
-        ));
+        self.origin.set_stream(Some((terms, subscription)));
+        log::info(format_args!("larderd: origin {}: reports its changes", self.origin.address));
         self.logged = None;
     }
 
@@ -104,7 +102,7 @@ impl Loop {
         let Some(stream) = &self.stream else { return };
         let link = &mut self.links[number];
         link.push(|out| push_follower(out, &stream.terms));
-        let deadline_ms = now_ms + millis(self.near.options.timeout);
+        let deadline_ms = now_ms + millis(self.origin.options.timeout);
         link.pending.push_back(Pending { of: PendingRequest::Follower, deadline_ms });
     }
 
@@ -116,8 +114,8 @@ impl Loop {
         match error {
             DialError::NearCache => {
                 self.is_known = false;
-                self.near.set_stream(None);
-                self.near.set_timed(false);
+                self.origin.set_stream(None);
+                self.origin.set_timed(false);
                 for number in 0..self.links.len() {
                     self.lose(number, &Lost::Closed);
                 }
@@ -126,25 +124,25 @@ impl Loop {
                 self.is_known = true;
                 if !is_temporary(answer) {
                     link.state = LinkState::Down { retry_ms: now_ms + FOLLOW_RETRY_MS };
-                    if !self.near.is_timed() {
+                    if !self.origin.is_timed() {
                         self.begin_timed();
                     }
-                    let ttl = self.near.options.ttl;
-                    self.near.set_reach(Reach::Reached);
+                    let ttl = self.origin.options.ttl;
+                    self.origin.set_reach(Reach::Reached);
                     return self.report(format!("{error}; each copy is used for {ttl:?}"));
                 }
             }
             _ => {}
         }
         let is_reached = error.is_reached() || self.any_up();
-        self.near.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
+        self.origin.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
         self.report(error.to_string());
     }
 
     /// Logs trouble, unless the log has the same text last.
     pub(super) fn report(&mut self, text: String) {
         if self.logged.as_ref() != Some(&text) {
-            log::warn(format_args!("larderd: origin {}: {text}", self.near.options.origin));
+            log::warn(format_args!("larderd: origin {}: {text}", self.origin.address));
             self.logged = Some(text);
         }
     }

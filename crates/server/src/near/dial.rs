@@ -91,18 +91,19 @@ pub(super) fn is_temporary(answer: &str) -> bool {
 /// Connects on a new thread, and passes the result to `done`. Returns false if the system cannot
 /// start another thread.
 pub(super) fn start(
-    options: &NearOptions,
+    address: &OriginAddress,
+    options: &Arc<NearOptions>,
     role: Role,
     done: impl FnOnce(Result<Dialed, DialError>) + Send + 'static,
 ) -> bool {
-    let options = options.clone();
+    let (address, options) = (address.clone(), Arc::clone(options));
     let name = "near-dial".to_owned();
-    let run = move || done(dial(&options, role));
+    let run = move || done(dial(&address, &options, role));
     thread::Builder::new().name(name).spawn(run).is_ok()
 }
 
-fn dial(options: &NearOptions, role: Role) -> Result<Dialed, DialError> {
-    let mut socket = connect(options)?;
+fn dial(address: &OriginAddress, options: &NearOptions, role: Role) -> Result<Dialed, DialError> {
+    let mut socket = connect(address, options)?;
     if let Some(path) = &options.login {
         let (user, password) = read_login(path)?;
         log_in(&mut socket, role, &user, &password)?;
@@ -119,8 +120,8 @@ fn dial(options: &NearOptions, role: Role) -> Result<Dialed, DialError> {
     Ok(Dialed { socket, terms })
 }
 
-fn connect(options: &NearOptions) -> Result<Socket, DialError> {
-    let (host, port, has_tls) = match &options.origin {
+fn connect(address: &OriginAddress, options: &NearOptions) -> Result<Socket, DialError> {
+    let (host, port, has_tls) = match address {
         OriginAddress::Unix(path) => {
             let socket = UnixStream::connect(path).map_err(DialError::Connect)?;
             socket.set_read_timeout(Some(STEP_TIMEOUT))?;

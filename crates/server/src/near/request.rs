@@ -6,7 +6,7 @@ use super::job::Concerned;
 use super::reply::ReplyForm;
 
 /// A command as the origin receives it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PassRequest {
     /// In several parts if the command has a large value.
     pub(super) parts: Vec<Vec<u8>>,
@@ -110,6 +110,11 @@ impl PassRequest {
     /// True if the command could hold up others on the same connection.
     pub(super) fn is_large(&self) -> bool {
         self.reads_much || self.bytes() > LARGE_BYTES
+    }
+
+    /// Returns the keys that the command may change.
+    pub(crate) fn concerned(&self) -> &Concerned {
+        &self.concerned
     }
 
     /// Expects a large answer.

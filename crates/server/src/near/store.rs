@@ -1,21 +1,60 @@
 //! The copies in this server's cache.
 
-use larder::copies::{CopyStore, Fetched};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use larder::copies::{CopyStore, Fetched, ReaderLimits};
 use larder::{Cache, Deadline, StoreMode, StoreRequest, Stored};
 
 use super::boot_ms;
+use super::ring::Ring;
 
-/// The cache that contains the copies.
+/// The cache that contains the copies of all origins, and which keys belong to each.
 #[derive(Debug)]
-pub(crate) struct LocalStore(Cache);
+pub(crate) struct SharedStore {
+    cache: Cache,
+    /// Workers look up a key for each command, so they take no lock.
+    ring: ArcSwap<Ring>,
+    limits: ReaderLimits,
+    origin_count: usize,
+}
 
-impl LocalStore {
-    pub(crate) fn new(cache: Cache) -> Self {
-        Self(cache)
+/// The copies of one origin.
+#[derive(Debug)]
+pub(crate) struct OriginStore {
+    shared: Arc<SharedStore>,
+    origin: usize,
+}
+
+impl SharedStore {
+    pub(super) fn new(cache: Cache, ring: Ring) -> Self {
+        let origin_count = ring.weights().count();
+        let limits = ReaderLimits::new(origin_count);
+        Self { cache, ring: ArcSwap::from_pointee(ring), limits, origin_count }
+    }
+
+    /// Returns the number of the origin that a key belongs to.
+    #[inline]
+    pub(super) fn owner_of(&self, key: &[u8]) -> usize {
+        if self.origin_count == 1 { 0 } else { self.ring.load().owner_of(key) }
+    }
+
+    pub(super) fn set_ring(&self, ring: Ring) {
+        self.ring.store(Arc::new(ring));
+    }
+
+    pub(super) fn ring(&self) -> Arc<Ring> {
+        self.ring.load_full()
     }
 }
 
-impl CopyStore for LocalStore {
+impl OriginStore {
+    pub(super) fn new(shared: Arc<SharedStore>, origin: usize) -> Self {
+        Self { shared, origin }
+    }
+}
+
+impl CopyStore for OriginStore {
     fn put(&self, key: &[u8], copy: &Fetched, until_ms: Option<u64>) -> bool {
         let deadline = match until_ms {
             None => Deadline::NEVER,
@@ -23,8 +62,9 @@ impl CopyStore for LocalStore {
                 // The copy expires when the second of the cache begins that contains the deadline,
                 // so up to a second earlier than its item, and never later. Read in this order, the
                 // clocks make it earlier if a second begins in between.
-                let now = self.0.now();
-                let left_ms = until_ms.saturating_sub(boot_ms()) + self.0.system_ms() % 1000;
+                let now = self.shared.cache.now();
+                let left_ms =
+                    until_ms.saturating_sub(boot_ms()) + self.shared.cache.system_ms() % 1000;
                 let secs = u32::try_from(left_ms / 1000).unwrap_or(u32::MAX);
                 if secs == 0 {
                     return false;
@@ -38,22 +78,39 @@ impl CopyStore for LocalStore {
             deadline,
             ..StoreRequest::new(key, StoreMode::Set)
         };
-        matches!(self.0.store(&request, &copy.value), Ok(Stored::Stored { .. }))
+        matches!(self.shared.cache.store(&request, &copy.value), Ok(Stored::Stored { .. }))
     }
 
     fn remove(&self, key: &[u8]) {
-        self.0.delete_if(key, None).expect("a cache without a disk tier can always delete");
+        self.shared
+            .cache
+            .delete_if(key, None)
+            .expect("a cache without a disk tier can always delete");
     }
 
     fn has(&self, key: &[u8]) -> bool {
-        self.0.peek(key).is_some()
+        self.shared.cache.peek(key).is_some()
     }
 
     fn clear(&self) {
-        self.0.clear();
+        self.shared.cache.clear();
     }
 
     fn limit_readers(&self, until_ms: u64) {
-        self.0.limit_readers(until_ms);
+        self.shared.limits.set(self.origin, until_ms, |until_ms| {
+            self.shared.cache.limit_readers(until_ms);
+        });
+    }
+
+    fn end_limit(&self) {
+        self.shared.limits.end(self.origin, |until_ms| self.shared.cache.limit_readers(until_ms));
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared.origin_count > 1
+    }
+
+    fn owns(&self, key: &[u8]) -> bool {
+        self.shared.owner_of(key) == self.origin
     }
 }

@@ -1,4 +1,4 @@
-//! The near thread, which has all connections to the origin.
+//! The near thread of an origin, which has all connections to it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,41 +24,54 @@ use super::link::{
 use super::links::{
     CLASSES, LINKS, LINKS_OF, REPORT, STREAM, class_of, class_of_link, pending_max, role_of,
 };
-use super::{Near, Reach, boot_ms, is_plain, millis};
+use super::{Near, Origin, Reach, boot_ms, is_plain, millis};
 
-/// The near thread. It ends when this is dropped, which must be after the workers have ended.
+/// The near threads, one for each origin. They end when this is dropped, which must be after the
+/// workers have ended.
 #[derive(Debug)]
-pub(crate) struct NearThread {
-    near: Arc<Near>,
+pub(crate) struct NearThreads {
+    _threads: Vec<NearThread>,
+}
+
+impl NearThreads {
+    /// Starts the threads; none without a near cache.
+    ///
+    /// # Errors
+    /// Fails if no file descriptors or threads are left.
+    pub(crate) fn start(near: Option<&Arc<Near>>) -> io::Result<Self> {
+        let origins = near.map(|near| near.origins()).unwrap_or_default();
+        let threads = origins.iter().map(NearThread::start).collect::<Result<_, _>>()?;
+        Ok(Self { _threads: threads })
+    }
+}
+
+/// The near thread of an origin. It ends when this is dropped.
+#[derive(Debug)]
+struct NearThread {
+    origin: Arc<Origin>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NearThread {
-    /// Starts the thread, or returns `None` without a near cache.
-    ///
-    /// # Errors
-    /// Fails if no file descriptors or threads are left.
-    pub(crate) fn start(near: Option<&Arc<Near>>) -> io::Result<Option<Self>> {
-        let Some(near) = near else { return Ok(None) };
+    fn start(origin: &Arc<Origin>) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut run = Loop::new(Arc::clone(near))?;
+        let mut run = Loop::new(Arc::clone(origin))?;
         let ends = Arc::clone(&is_over);
-        let name = "near".to_owned();
-        let thread = Builder::new().name(name).spawn(move || {
+        let thread = Builder::new().name("near".to_owned()).spawn(move || {
             while !ends.load(SeqCst) {
                 run.turn();
             }
             run.end();
         })?;
-        Ok(Some(Self { near: Arc::clone(near), is_over, thread: Some(thread) }))
+        Ok(Self { origin: Arc::clone(origin), is_over, thread: Some(thread) })
     }
 }
 
 impl Drop for NearThread {
     fn drop(&mut self) {
         self.is_over.store(true, SeqCst);
-        self.near.waker.wake();
+        self.origin.waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread is in the log.
             let _ = thread.join();
@@ -71,7 +84,7 @@ type Dialings = Arc<Mutex<Vec<(usize, Result<Dialed, DialError>)>>>;
 
 /// The state of the thread.
 pub(super) struct Loop {
-    pub(super) near: Arc<Near>,
+    pub(super) origin: Arc<Origin>,
     pub(super) epoll: OwnedFd,
     pub(super) links: Vec<Link>,
     pub(super) dialings: Dialings,
@@ -98,15 +111,15 @@ pub(super) struct Stream {
 }
 
 impl Loop {
-    fn new(near: Arc<Near>) -> io::Result<Self> {
+    fn new(origin: Arc<Origin>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(WAKER);
         // Edge-triggered, so that no event has to be reset.
-        epoll::add(&epoll, &near.waker, data, EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&epoll, &*origin.waker, data, EventFlags::IN | EventFlags::ET)?;
         // Copies of an earlier process would never be dropped.
-        near.copies.resubscribe();
+        origin.copies.resubscribe();
         Ok(Self {
-            near,
+            origin,
             epoll,
             links: (0..LINKS).map(|link| Link::new(role_of(link))).collect(),
             dialings: Arc::default(),
@@ -160,15 +173,15 @@ impl Loop {
     }
 
     fn take_jobs(&mut self, now_ms: u64) {
-        let deadline_ms = now_ms + millis(self.near.options.timeout);
-        for job in self.near.take_jobs() {
+        let deadline_ms = now_ms + millis(self.origin.options.timeout);
+        for job in self.origin.take_jobs() {
             self.waiting[class_of(&job)].push_back((job, deadline_ms));
         }
         let waiting = self.waiting.iter().map(VecDeque::len).sum();
-        self.near.waiting.store(waiting, Relaxed);
-        for key in self.near.take_departed() {
-            if let Some(place) = self.near.place_of(&key) {
-                self.near.copies.forget(place, &key);
+        self.origin.waiting.store(waiting, Relaxed);
+        for key in self.origin.take_departed() {
+            if let Some(place) = self.origin.place_of(&key) {
+                self.origin.copies.forget(place, &key);
             }
         }
     }
@@ -184,9 +197,9 @@ impl Loop {
         }
         let now_ms = boot_ms();
         let terms = ReceiveTerms {
-            value_bytes_max: self.near.options.value_bytes_max,
-            deadline_ms: now_ms + millis(self.near.options.timeout),
-            ttl_ms: millis(self.near.options.ttl),
+            value_bytes_max: self.origin.options.value_bytes_max,
+            deadline_ms: now_ms + millis(self.origin.options.timeout),
+            ttl_ms: millis(self.origin.options.ttl),
         };
         let mut arrivals = Vec::new();
         let received = link.receive(&mut self.buffer, terms, |arrival| arrivals.push(arrival));
@@ -217,23 +230,23 @@ impl Loop {
     }
 
     fn take(&mut self, arrival: Arrival) {
-        let near = &self.near;
+        let origin = &self.origin;
         match arrival {
             Arrival::Message(Message::Changed(bucket)) => {
-                near.counters.bump(Counter::NearChanges);
-                let dropped = near.copies.invalidate_bucket(bucket);
-                near.counters.add(Counter::NearDropped, dropped as u64);
+                origin.counters.bump(Counter::NearChanges);
+                let dropped = origin.copies.invalidate_bucket(bucket);
+                origin.counters.add(Counter::NearDropped, dropped as u64);
             }
             Arrival::Message(Message::Flushed) => {
-                near.counters.bump(Counter::NearFlushes);
-                near.copies.invalidate_all();
+                origin.counters.bump(Counter::NearFlushes);
+                origin.copies.invalidate_all();
             }
             Arrival::Message(Message::Heard(number)) => self.note_heard(number),
             // Rule: LateIsIgnored
             Arrival::Fetched { is_late: true, .. } => {}
             Arrival::Fetched { flight, result, is_late: false } => {
-                let place = near.place_of(flight.key()).unwrap_or(flight.place());
-                near.counters.bump(landing(near.copies.land(&flight, place, result)));
+                let place = origin.place_of(flight.key()).unwrap_or(flight.place());
+                origin.counters.bump(landing(origin.copies.land(&flight, place, result)));
             }
             Arrival::Answered { pass, part, is_first, is_last } => {
                 // The origin has executed the command before it sends the first part.
@@ -251,11 +264,11 @@ impl Loop {
         // Rule: FlushInvalidates
         match concerned {
             Concerned::Key(key) => {
-                if let Some(place) = self.near.place_of(key) {
-                    self.near.copies.invalidate_key(place, key);
+                if let Some(place) = self.origin.place_of(key) {
+                    self.origin.copies.invalidate_key(place, key);
                 }
             }
-            Concerned::All => self.near.copies.invalidate_all(),
+            Concerned::All => self.origin.copies.invalidate_all(),
         }
     }
 
@@ -265,7 +278,7 @@ impl Loop {
         if let Some(at) = stream.asked.iter().position(|asked| *asked == number) {
             stream.asked.drain(..=at);
             // Rule: FreshFromSending
-            self.near.copies.refresh(number + millis(self.near.options.stale_max));
+            self.origin.copies.refresh(number + millis(self.origin.options.stale_max));
         }
     }
 
@@ -288,7 +301,7 @@ impl Loop {
 
     /// True if no link will accept a job soon.
     fn is_hopeless(&self) -> bool {
-        self.near.reach() == Reach::Unreachable && !self.any_up()
+        self.origin.reach() == Reach::Unreachable && !self.any_up()
     }
 
     pub(super) fn any_up(&self) -> bool {
@@ -317,19 +330,19 @@ impl Loop {
     fn send(&mut self, number: usize, job: Job, deadline_ms: u64) {
         let link = &mut self.links[number];
         let of = match job {
-            Job::Fetch(flight) if self.near.is_timed() && !is_plain(flight.key()) => {
-                self.near.copies.give_up(&flight, FlightResult::Uncopied);
+            Job::Fetch(flight) if self.origin.is_timed() && !is_plain(flight.key()) => {
+                self.origin.copies.give_up(&flight, FlightResult::Uncopied);
                 return;
             }
-            Job::Fetch(flight) if self.near.is_timed() => {
+            Job::Fetch(flight) if self.origin.is_timed() => {
                 link.push(|out| push_gets(out, flight.key()));
-                self.near.counters.bump(Counter::NearFetches);
+                self.origin.counters.bump(Counter::NearFetches);
                 PendingRequest::Gets(flight)
             }
             Job::Fetch(flight) => {
-                let value_bytes_max = self.near.options.value_bytes_max;
+                let value_bytes_max = self.origin.options.value_bytes_max;
                 link.push(|out| follow::push_fetch(out, flight.key(), value_bytes_max));
-                self.near.counters.bump(Counter::NearFetches);
+                self.origin.counters.bump(Counter::NearFetches);
                 PendingRequest::Fetch(flight)
             }
             Job::Pass(pass, request) => {
@@ -342,10 +355,12 @@ impl Loop {
 
     /// Fails a job that was not sent.
     fn refuse(&self, job: Job) {
-        self.near.counters.bump(Counter::NearUnreachable);
+        self.origin.counters.bump(Counter::NearUnreachable);
         match job {
             Job::Fetch(flight) => {
-                self.near.copies.give_up(&flight, FlightResult::Failed(FetchFailure::Unreachable));
+                self.origin
+                    .copies
+                    .give_up(&flight, FlightResult::Failed(FetchFailure::Unreachable));
             }
             Job::Pass(pass, _) => pass.answer.fail(ServerError::OriginUnreachable),
         }
@@ -354,7 +369,7 @@ impl Loop {
     /// Gives up requests that the origin has not answered in time. The link stays: the answers may
     /// still come.
     fn give_up(&mut self, now_ms: u64) {
-        let timeout_ms = millis(self.near.options.timeout);
+        let timeout_ms = millis(self.origin.options.timeout);
         let patience_ms = PATIENCE * timeout_ms;
         for number in 0..self.links.len() {
             if self.links[number].paused_since.is_some() {
@@ -374,16 +389,17 @@ impl Loop {
                 self.links[number].given_up += 1;
             }
         }
-        let silent_ms = 2 * millis(self.near.options.stale_max);
+        let silent_ms = 2 * millis(self.origin.options.stale_max);
         let asked = self.stream.as_ref().and_then(|stream| stream.asked.front());
-        if asked.is_some_and(|asked| asked + silent_ms <= now_ms) {
+        let is_silent = asked.is_some_and(|asked| asked + silent_ms <= now_ms);
+        if is_silent || self.stream.is_some() && self.origin.must_drop_late_copies(now_ms) {
             self.lose(STREAM, &Lost::Silent);
         }
     }
 
     /// Gives up the answer that holds up a link, if others need the link.
     fn give_up_held(&mut self, number: usize, now_ms: u64) {
-        let timeout_ms = millis(self.near.options.timeout);
+        let timeout_ms = millis(self.origin.options.timeout);
         let class = class_of_link(number);
         let are_waiting = class.is_some_and(|class| !self.waiting[class].is_empty());
         let link = &mut self.links[number];
@@ -407,7 +423,7 @@ impl Loop {
         match request {
             PendingRequest::Follower => return,
             PendingRequest::Fetch(flight) | PendingRequest::Gets(flight) => {
-                self.near.copies.give_up(flight, FlightResult::Failed(FetchFailure::Unanswered));
+                self.origin.copies.give_up(flight, FlightResult::Failed(FetchFailure::Unanswered));
             }
             PendingRequest::Pass(pass) => {
                 // Rule: LossInvalidates
@@ -415,7 +431,7 @@ impl Loop {
                 pass.answer.fail(ServerError::OriginSilent);
             }
         }
-        self.near.counters.bump(Counter::NearUnanswered);
+        self.origin.counters.bump(Counter::NearUnanswered);
     }
 
     /// Ends a link.
@@ -429,14 +445,14 @@ impl Loop {
             self.fail(&request.of);
         }
         let is_of_origin = !matches!(lost, Lost::HeldUp) && self.links[number].role != Role::Stream;
-        if self.near.is_timed() && is_of_origin {
+        if self.origin.is_timed() && is_of_origin {
             // It may have been restarted, and cas tokens count from the start.
             self.begin_timed();
         }
         if number == STREAM && self.stream.take().is_some() {
-            self.near.counters.bump(Counter::NearStreamsLost);
-            self.near.set_stream(None);
-            self.near.copies.resubscribe();
+            self.origin.counters.bump(Counter::NearStreamsLost);
+            self.origin.set_stream(None);
+            self.origin.copies.resubscribe();
             self.report(format!(
                 "the change stream is lost: {lost}; nothing is copied until it is \
                  restored"
@@ -453,15 +469,15 @@ impl Loop {
             return;
         }
         stream.asked.push_back(now_ms);
-        stream.next_alive_ms = now_ms + millis(self.near.options.stale_max) / ALIVE_PART;
+        stream.next_alive_ms = now_ms + millis(self.origin.options.stale_max) / ALIVE_PART;
         self.links[STREAM].push(|out| follow::push_alive(out, now_ms));
     }
 
     /// Lets copies be used that the origin does not report changes of, while this thread runs: they
     /// expire by themselves.
     fn refresh_timed(&self, now_ms: u64) {
-        if self.near.is_timed() {
-            self.near.copies.refresh(now_ms + millis(self.near.options.ttl));
+        if self.origin.is_timed() {
+            self.origin.copies.refresh(now_ms + millis(self.origin.options.ttl));
         }
     }
 
@@ -472,7 +488,7 @@ impl Loop {
             return;
         }
         self.next_report_ms = now_ms + REPORT_MS;
-        let hints = self.near.take_hints();
+        let hints = self.origin.take_hints();
         let Some(stream) = &self.stream else { return };
         let link = &mut self.links[REPORT];
         if hints.is_empty() || !link.is_up() || link.has_output() {
@@ -491,7 +507,7 @@ impl Loop {
     }
 
     fn flush(&mut self) {
-        let deadline_ms = boot_ms() + millis(self.near.options.timeout) + BUFFERED_MS;
+        let deadline_ms = boot_ms() + millis(self.origin.options.timeout) + BUFFERED_MS;
         for number in 0..self.links.len() {
             let link = &mut self.links[number];
             if !link.is_up() || !link.has_output() {
@@ -524,7 +540,7 @@ impl Loop {
 
     /// Fails everything that is under way.
     fn end(&mut self) {
-        for job in self.near.take_jobs() {
+        for job in self.origin.take_jobs() {
             self.refuse(job);
         }
         for (job, _) in self.waiting.iter_mut().flat_map(std::mem::take).collect::<Vec<_>>() {

@@ -18,7 +18,7 @@ use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::leftovers::Leftovers;
 use crate::log;
 use crate::memory;
-use crate::near::NearThread;
+use crate::near::NearThreads;
 use crate::net::datagrams::Datagrams;
 use crate::net::inbox::Inbox;
 use crate::net::listener::Listener;
@@ -118,7 +118,7 @@ fn start(
     // From here on the main thread never waits for the disk.
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
     let disk_threads = DiskThreads::start(&server).map_err(no_thread)?;
-    let _near = NearThread::start(server.near.as_ref()).map_err(no_thread)?;
+    let _near = NearThreads::start(server.near.as_ref()).map_err(no_thread)?;
     let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
     end_opening(opening, &server, &inboxes);

@@ -1,11 +1,13 @@
 //! Access to a server's cache: the files of users and certificates, and the local readers, which
 //! are processes on this machine that read items in the cache's memory.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_stats::Counter;
 
+use crate::near::Near;
 use crate::observe::readers::Readers;
 use crate::server::Server;
 use crate::server::credentials::Credentials;
@@ -45,6 +47,10 @@ impl Server {
         if let Some(users) = &self.access.users {
             let (server, users) = (Arc::clone(self), Arc::clone(users));
             reloaded.push(Box::new(ReloadedRights { server, users }));
+        }
+        if let Some(near) = self.near.as_ref().filter(|near| near.weights_path().is_some()) {
+            let (server, near) = (Arc::clone(self), Arc::clone(near));
+            reloaded.push(Box::new(ReloadedWeights { server, near }));
         }
         reloaded
     }
@@ -152,5 +158,39 @@ impl Reloaded for ReloadedRights {
 
     fn note_failure(&self) {
         self.server.counters(Thread::Watched).bump(Counter::UsersReloadFailures);
+    }
+}
+
+/// The file of `--origin-weights`, which is watched.
+struct ReloadedWeights {
+    server: Arc<Server>,
+    near: Arc<Near>,
+}
+
+impl Reloaded for ReloadedWeights {
+    fn name(&self) -> &'static str {
+        "weights"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.near.weights_path().map(Path::to_owned).into_iter().collect()
+    }
+
+    fn reload(&self, _: Cause) -> Outcome {
+        match self.near.reload_weights() {
+            Ok(Some(change)) => Outcome::Done(change),
+            Ok(None) => Outcome::Unchanged,
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+
+    fn check_access(&self) -> Option<String> {
+        let path = self.near.weights_path()?;
+        let error = File::open(path).err()?;
+        Some(format!("{}: {error}", path.display()))
+    }
+
+    fn note_failure(&self) {
+        self.server.counters(Thread::Watched).bump(Counter::WeightsReloadFailures);
     }
 }

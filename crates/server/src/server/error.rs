@@ -4,6 +4,7 @@ use larder::OpenError;
 use larder_options::Options;
 
 use crate::failure::{EXIT_FAILURE, EXIT_USAGE};
+use crate::near::WeightsError;
 use crate::observe::readers::ReadersError;
 use crate::server::credentials::CredentialsError;
 use crate::server::disk_tier::DiskTierError;
@@ -31,6 +32,9 @@ pub enum ServerError {
     /// Local readers cannot be admitted.
     #[error(transparent)]
     Readers(#[from] ReadersError),
+    /// The weights of the origins of a near cache cannot be used.
+    #[error("option --origin-weights: {0}")]
+    Weights(#[from] WeightsError),
     /// The descriptors with which threads wake each other could not be created.
     #[error(
         "cannot open the file descriptors by which threads wake each other: {0}; raise the limit \
@@ -45,6 +49,7 @@ impl ServerError {
         match self {
             Self::Credentials(_)
             | Self::Users(users::LoadError::File(_))
+            | Self::Weights(_)
             | Self::Readers(ReadersError::NoGroup(_)) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }

@@ -98,7 +98,8 @@ impl Server {
         if options.log.slower_than.is_some() {
             log.time_commands();
         }
-        let near = Near::new(&options, &cache, &log, statistics.counters(Thread::Near))?;
+        let near =
+            Near::new(&options, &cache, &log, |origin| statistics.counters(Thread::Near(origin)))?;
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),
@@ -314,8 +315,8 @@ pub(crate) enum NotCleared {
     Forbidden(ClientError),
     /// The disk tier refuses changes.
     Refused(StoreError),
-    /// The origin of a near cache has not removed them.
-    Origin(larder_protocol::ServerError),
+    /// Origins of a near cache have not removed them: their addresses, each with the reason.
+    Origins(String),
 }
 
 impl From<StoreError> for NotCleared {

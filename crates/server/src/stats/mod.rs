@@ -4,6 +4,7 @@ mod by_class;
 mod connections;
 mod gather;
 mod hot_keys;
+pub(crate) mod origins;
 mod prefixes;
 mod removal;
 mod rows;
@@ -98,6 +99,7 @@ fn at_once(
         | StatsSection::Users
         | StatsSection::Slow
         | StatsSection::Prefixes => {}
+        StatsSection::Origins => origins::show(server, frame, out),
         StatsSection::Larder => rows::section(server, Section::Larder, frame, out),
         StatsSection::DeletePrefix => removal::show(server, frame, out),
         StatsSection::Settings => {

@@ -87,10 +87,12 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::NearState => {
             return server.near.as_ref().map_or("", |near| near.state_name()).to_owned();
         }
-        Gauge::NearFresh => u64::from(server.near.as_ref().is_some_and(|near| near.is_fresh())),
-        Gauge::NearListedBytes => {
-            server.near.as_ref().map_or(0, |near| near.copies.listed_bytes() as u64)
-        }
+        Gauge::NearOrigins => server.near.as_ref().map_or(0, |near| near.origins().len() as u64),
+        Gauge::NearOriginsUnreachable => origins_in(server, "unreachable"),
+        Gauge::NearOriginsPassing => origins_in(server, "passes"),
+        Gauge::NearOriginsTimed => origins_in(server, "timed"),
+        Gauge::NearFresh => server.near.as_ref().map_or(0, |near| near.fresh_count() as u64),
+        Gauge::NearListedBytes => server.near.as_ref().map_or(0, |near| near.listed_bytes() as u64),
         Gauge::NearListedBytesMax => options.listed_bytes(),
         Gauge::Followers => server.followers.count() as u64,
         Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
@@ -144,3 +146,9 @@ fn usage() -> (String, String) {
 
 /// Slots per group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
+
+/// Returns the number of origins of a near cache that are in this state.
+fn origins_in(server: &Server, state: &str) -> u64 {
+    let origins = server.near.as_ref().map(|near| near.origins()).unwrap_or_default();
+    origins.iter().filter(|origin| origin.state_name() == state).count() as u64
+}

@@ -305,8 +305,12 @@ Larder {
     "follower_overflows" counter FollowerOverflows if Followers "Reports among `follower_flushes` that replaced others, because a near cache did not read as fast as items changed.";
     "follower_fetches" counter FollowerFetches if Followers "Items that near caches fetched. Not included in `cmd_get`.";
     "follower_fetches_unnoted" counter FollowerFetchesUnnoted if Followers "Fetches among these whose items must not be copied, because the server will not report their changes.";
-    "near_fresh" gauge NearFresh if Near "1 while copies may be used: the origin reports its changes (`--origin`).";
-    "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `timed`: it does not, so that each copy is used for `--near-ttl`. `passes`: it does not at the moment, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet.";
+    "near_origins" gauge NearOrigins if Near "Origins of the near cache (`--origin`). `stats origins` has the figures of each.";
+    "near_origins_unreachable" gauge NearOriginsUnreachable if Near "Origins that cannot be reached.";
+    "near_origins_passing" gauge NearOriginsPassing if Near "Origins that report no changes at the moment, so that nothing of them is copied.";
+    "near_origins_timed" gauge NearOriginsTimed if Near "Origins that do not report changes, so that their copies are used for `--near-ttl`.";
+    "near_fresh" gauge NearFresh if Near "Origins whose copies may be used now.";
+    "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `timed`: it does not, so that each copy is used for `--near-ttl`. `passes`: it does not at the moment, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet. `mixed`: several origins are in different states.";
     "near_ahead" counter NearAhead if Near "Hits of copies that were fetched together with the item of an earlier read in the same input: no earlier request has left them.";
     "near_joined" counter NearJoined if Near "Reads that waited for a fetch which another read had begun.";
     "near_fetches" counter NearFetches if Near "Items that were fetched from the origin.";
@@ -325,6 +329,7 @@ Larder {
     "near_refused_expiring" counter NearRefusedExpiring if Near "Fetched items that were not kept, because they had no time to live left.";
     "near_refused_uncopied" counter NearRefusedUncopied if Near "Fetches whose items the origin did not send: they exceed `--near-item-max`, are stale, have a recache token, or cannot be read.";
     "near_refused_no_memory" counter NearRefusedNoMemory if Near "Fetched items that were not kept, because they expire within a second or no memory was left.";
+    "near_weights_reload_failures" counter WeightsReloadFailures if Near "Attempts to read the file of `--origin-weights` again that failed. The previous weights stay in effect.";
     "near_listed_bytes" gauge NearListedBytes if Near "Memory for the keys of the copies, which lists them by bucket.";
     "near_listed_bytes_max" gauge NearListedBytesMax if Near "Limit of this memory, a quarter of `-m`.";
     "get_expired" same Counter GetExpired "Misses because the item had expired.";

@@ -226,6 +226,7 @@ fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
         StatsSection::Connections
         | StatsSection::DeletePrefix
         | StatsSection::HotKeys
+        | StatsSection::Origins
         | StatsSection::Users
         | StatsSection::Slow
         | StatsSection::Prefixes

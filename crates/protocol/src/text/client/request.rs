@@ -224,6 +224,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::Larder => &[b"stats", b"larder"],
         StatsSection::DeletePrefix => &[b"stats", b"delete_prefix"],
         StatsSection::HotKeys => &[b"stats", b"hotkeys"],
+        StatsSection::Origins => &[b"stats", b"origins"],
         StatsSection::Users => &[b"stats", b"users"],
         StatsSection::Slow => &[b"stats", b"slow"],
         StatsSection::Prefixes => &[b"stats", b"prefixes"],

@@ -288,6 +288,7 @@ fn some_sections_of_stats_may_be_abbreviated() {
         ("stats sizes\r\n", StatsSection::Sizes),
         ("stats larder\r\n", StatsSection::Larder),
         ("stats hotkeys\r\n", StatsSection::HotKeys),
+        ("stats origins\r\n", StatsSection::Origins),
         ("stats users\r\n", StatsSection::Users),
         ("stats slow\r\n", StatsSection::Slow),
         ("stats prefixes\r\n", StatsSection::Prefixes),

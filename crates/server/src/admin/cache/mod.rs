@@ -130,7 +130,9 @@ async fn clear(serving: &AdminContext) -> Result<Response, Refusal> {
         Err(NotCleared::Refused(error)) => {
             Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
         }
-        Err(NotCleared::Origin(error)) => Err(failed(&error.into())),
+        Err(NotCleared::Origins(faults)) => {
+            Err((StatusCode::SERVICE_UNAVAILABLE, format!("not cleared by {faults}")))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod exporter;
 mod family;
+mod origins;
 mod own;
 mod prefixes;
 mod process;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use super::health;
 use crate::clock::monotonic_us;
 use crate::server::Server;
+use crate::stats;
 use family::{Kind, Page};
 use rows::Rows;
 pub(super) use rows::answer;
@@ -52,6 +54,7 @@ pub(super) async fn page(server: &Arc<Server>) -> String {
     if let Some(users) = server.access.users.as_ref().filter(|_| server.options.user_metrics) {
         users::show(users, &mut page);
     }
+    origins::show(&stats::origins::rows(server), &mut page);
     process::show(&mut page);
     page.text()
 }

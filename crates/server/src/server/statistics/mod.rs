@@ -45,6 +45,7 @@ impl Statistics {
     /// Creates the statistics of a server of this cache, with this number of threads that wait for
     /// the disk.
     pub(super) fn new(options: &Options, cache: &Cache, disk_threads: usize) -> Self {
+        let origin_count = options.near.as_ref().map_or(0, |near| near.origins.len());
         let classes = Arc::new(Classes::new(&options.slabs, options.cas));
         Self {
             class_tally: ClassTally::new(&classes, options.worker_count, disk_threads),
@@ -59,7 +60,7 @@ impl Statistics {
             classes,
             latencies: Latencies::new(options.worker_count),
             slow: options.log.slower_than.map(SlowRequests::new),
-            threads: ThreadCounters::new(options.worker_count, disk_threads),
+            threads: ThreadCounters::new(options.worker_count, origin_count, disk_threads),
             at_reset: Mutex::new(counted_before(cache)),
         }
     }

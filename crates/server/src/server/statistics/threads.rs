@@ -19,8 +19,8 @@ pub(crate) enum Thread {
     /// The thread that serves connections while the cache opens.
     Opening,
     Listener,
-    /// The thread that has the connections to the origin.
-    Near,
+    /// The thread that has the connections to an origin, counted from 0.
+    Near(usize),
     /// The thread that reads watched files again.
     Watched,
     /// A thread that waits for the disk, counted from 0.
@@ -36,13 +36,13 @@ pub(super) struct ThreadCounters {
     admin: Arc<Counters>,
     opening: Arc<Counters>,
     listener: Arc<Counters>,
-    near: Arc<Counters>,
+    near: Vec<Arc<Counters>>,
     watched: Arc<Counters>,
     disk: Vec<Arc<Counters>>,
 }
 
 impl ThreadCounters {
-    pub(super) fn new(worker_count: usize, disk_threads: usize) -> Self {
+    pub(super) fn new(worker_count: usize, origin_count: usize, disk_threads: usize) -> Self {
         let counters = |threads| (0..threads).map(|_| Arc::default()).collect();
         Self {
             workers: counters(worker_count),
@@ -51,7 +51,7 @@ impl ThreadCounters {
             admin: Arc::default(),
             opening: Arc::default(),
             listener: Arc::default(),
-            near: Arc::default(),
+            near: counters(origin_count),
             watched: Arc::default(),
             disk: counters(disk_threads),
         }
@@ -66,7 +66,7 @@ impl ThreadCounters {
             Thread::Admin => &self.admin,
             Thread::Opening => &self.opening,
             Thread::Listener => &self.listener,
-            Thread::Near => &self.near,
+            Thread::Near(number) => &self.near[number],
             Thread::Watched => &self.watched,
             Thread::Disk(number) => &self.disk[number],
         }
@@ -76,8 +76,8 @@ impl ThreadCounters {
     pub(super) fn add(&self, counter: Counter, value: u64) -> u64 {
         let Self { workers, watchers, crawler, admin, opening, listener, near, watched, disk } =
             self;
-        let singles = [watchers, crawler, admin, opening, listener, near, watched];
-        let threads = iter::empty().chain(workers).chain(singles).chain(disk);
+        let singles = [watchers, crawler, admin, opening, listener, watched];
+        let threads = iter::empty().chain(workers).chain(singles).chain(near).chain(disk);
         threads.map(|counters| counters.read(counter)).fold(value, u64::wrapping_add)
     }
 }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn each_thread_has_its_own_counters_and_all_are_summed() {
-        let threads = ThreadCounters::new(2, 2);
+        let threads = ThreadCounters::new(2, 2, 2);
         let named = [
             Thread::Worker(0),
             Thread::Worker(1),
@@ -97,7 +97,8 @@ mod tests {
             Thread::Admin,
             Thread::Opening,
             Thread::Listener,
-            Thread::Near,
+            Thread::Near(0),
+            Thread::Near(1),
             Thread::Watched,
             Thread::Disk(0),
             Thread::Disk(1),

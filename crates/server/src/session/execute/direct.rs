@@ -154,7 +154,7 @@ impl<'a> Direct<'a> {
         self.executor.counters.bump(Counter::CmdFlush);
         match self.passed() {
             Some(passed) if self.executor.server.options.flush_all => {
-                passed.flush().map_err(NotCleared::Origin)
+                passed.flush().map_err(NotCleared::Origins)
             }
             _ => self.executor.server.clear_all(),
         }

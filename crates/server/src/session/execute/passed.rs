@@ -9,7 +9,7 @@ use larder_item::Meta;
 use larder_protocol::{Frame, Response, ServerError, Store, Stored, base64};
 
 use super::direct::{Found, Value};
-use crate::near::{AnswerPart, Concerned, Near, PassRequest};
+use crate::near::{AnswerPart, Concerned, Near, Origin, PassRequest};
 
 /// The origin of a near cache, for a thread that waits for each answer.
 pub(super) struct Passed<'a>(pub(super) &'a Near);
@@ -68,12 +68,20 @@ impl Passed<'_> {
         }
     }
 
-    /// Removes all items.
-    pub(super) fn flush(&self) -> Result<(), ServerError> {
-        let request = b"flush_all\r\n".to_vec();
-        match &*self.wait(PassRequest::raw(request, &Frame::default(), Concerned::All))? {
-            b"OK\r\n" => Ok(()),
-            _ => Err(ServerError::OriginSilent),
+    /// Removes all items, at all origins.
+    ///
+    /// # Errors
+    /// Returns the addresses of the origins that have not done it, each with the reason.
+    pub(super) fn flush(&self) -> Result<(), String> {
+        let request = PassRequest::raw(b"flush_all\r\n".into(), &Frame::default(), Concerned::All);
+        let mut everywhere = self.0.pass_everywhere(&request, &thread_waker());
+        self.0.wake_for_jobs();
+        while !everywhere.collect() {
+            thread::park_timeout(PARKED);
+        }
+        match everywhere.faults() {
+            faults if faults.is_empty() => Ok(()),
+            faults => Err(faults),
         }
     }
 
@@ -84,17 +92,17 @@ impl Passed<'_> {
         request.extend_from_slice(rest.as_bytes());
         request.extend_from_slice(value);
         let concerned = Concerned::Key(key.into());
-        self.wait(PassRequest::raw(request, &Frame::default(), concerned)).map_err(Response::from)
+        let request = PassRequest::raw(request, &Frame::default(), concerned);
+        self.wait(self.0.origin_of(key), request).map_err(Response::from)
     }
 
     /// Waits for the whole answer to a command.
-    fn wait(&self, request: PassRequest) -> Result<Vec<u8>, ServerError> {
-        let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
-        let pass = self.0.pass(request, waker);
+    fn wait(&self, origin: &Origin, request: PassRequest) -> Result<Vec<u8>, ServerError> {
+        let pass = origin.pass(request, thread_waker());
         self.0.wake_for_jobs();
         let mut answer = Vec::new();
         loop {
-            match self.0.take_part(&pass) {
+            match pass.take_part() {
                 Some(AnswerPart::Bytes { bytes, is_last }) => {
                     answer.extend_from_slice(&bytes);
                     if is_last {
@@ -103,10 +111,14 @@ impl Passed<'_> {
                 }
                 Some(AnswerPart::Failed(error)) => return Err(error),
                 // The near thread ends every command within its timeout.
-                None => thread::park_timeout(Duration::from_millis(100)),
+                None => thread::park_timeout(PARKED),
             }
         }
     }
+}
+
+fn thread_waker() -> Waker {
+    Waker::from(Arc::new(ThreadWaker(thread::current())))
 }
 
 /// Wakes a thread.
@@ -124,3 +136,6 @@ fn split_line(answer: &[u8]) -> (String, &[u8]) {
     let (line, rest) = answer.split_at(end);
     (String::from_utf8_lossy(line.trim_ascii_end()).into_owned(), rest)
 }
+
+/// The longest wait without a look at the answers.
+const PARKED: Duration = Duration::from_millis(100);

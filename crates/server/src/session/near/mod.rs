@@ -3,6 +3,8 @@
 
 mod waiting;
 
+use std::sync::Arc;
+
 use larder::copies::{FetchFailure, Flight, FlightResult};
 use larder::{DiskNeed, Piece, StoreMode};
 use larder_protocol::{Command, Frame, Response, ServerError, Store};
@@ -13,7 +15,7 @@ pub(super) use self::waiting::{ArrivingValue, WaitingForOrigin};
 use super::batch::{Batch, ParsedCommand, Step};
 use super::payload::payload_bytes;
 use super::{Next, Session, State};
-use crate::near::{AnswerPart, Concerned, Near, PassRequest, Way, is_error, is_plain};
+use crate::near::{AnswerPart, Concerned, Near, Origin, PassRequest, Way, is_error, is_plain};
 
 /// A store that is refused before its value has arrived.
 struct RefusedStore<'a> {
@@ -32,31 +34,12 @@ impl Session {
         is_sampled: bool,
     ) -> Step {
         let flushes = batch.executor.server().options.flush_all;
-        let way = Way::of(parsed.command, parsed.frame);
-        if way == Way::Read && near.is_timed() && !is_fetchable(parsed.command) {
-            return self.read_and_copy(batch, parsed);
-        }
-        let was_fetched_ahead = way == Way::Read && self.fetched_ahead & 1 == 1;
-        self.fetched_ahead >>= u32::from(way == Way::Read);
-        match way {
+        match Way::of(parsed.command, parsed.frame) {
             Way::Local => self.run_permitted(batch, parsed, is_sampled),
-            Way::Read if near.is_fresh_at(batch.boot_ms()) => {
-                self.reads_copy = true;
-                let step = self.run_permitted(batch, parsed, is_sampled);
-                // A miss has reset it.
-                if std::mem::take(&mut self.reads_copy)
-                    && let Some(key) = parsed.command.key()
-                {
-                    batch.executor.counters().add(Counter::NearAhead, was_fetched_ahead.into());
-                    batch.executor.note_copy_read(near, key);
-                }
-                step
-            }
-            Way::Read => {
-                batch.executor.counters().bump(Counter::CmdGet);
-                batch.executor.counters().bump(Counter::GetMisses);
-                self.fetch_from_origin(batch, parsed, near)
-            }
+            Way::Read => match parsed.command.key() {
+                Some(key) => self.read_near(batch, parsed, near.origin_of(key), is_sampled),
+                None => Step::GoOn(parsed.consumed),
+            },
             Way::Origin => match parsed.command {
                 Command::Store(store) => self.store_at_origin(batch, store, parsed, near),
                 command => match command.key() {
@@ -68,6 +51,36 @@ impl Session {
             Way::Everything if !flushes => self.run_permitted(batch, parsed, is_sampled),
             Way::Everything => self.pass_to_origin(batch, parsed, Concerned::All),
         }
+    }
+
+    /// Executes a plain read.
+    fn read_near(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+        origin: &Arc<Origin>,
+        is_sampled: bool,
+    ) -> Step {
+        if origin.is_timed() && !is_fetchable(parsed.command) {
+            return self.read_and_copy(batch, parsed);
+        }
+        let was_fetched_ahead = self.fetched_ahead & 1 == 1;
+        self.fetched_ahead >>= 1;
+        if !origin.is_fresh_at(batch.boot_ms()) {
+            batch.executor.counters().bump(Counter::CmdGet);
+            batch.executor.counters().bump(Counter::GetMisses);
+            return self.fetch_from_origin(batch, parsed, origin);
+        }
+        self.reads_copy = true;
+        let step = self.run_permitted(batch, parsed, is_sampled);
+        // A miss has reset it.
+        if std::mem::take(&mut self.reads_copy)
+            && let Some(key) = parsed.command.key()
+        {
+            batch.executor.counters().add(Counter::NearAhead, was_fetched_ahead.into());
+            batch.executor.note_copy_read(origin, key);
+        }
+        step
     }
 
     /// Passes a read to an origin that does not report changes, because a copy does not tell
@@ -91,12 +104,13 @@ impl Session {
         self.reads_copy = false;
         let Some(near) = batch.executor.near() else { return Step::GoOn(parsed.consumed) };
         let Some(key) = parsed.command.key() else { return Step::GoOn(parsed.consumed) };
-        if near.place_of(key).is_some_and(|place| near.copies.is_absent(place, key)) {
+        let origin = near.origin_of(key);
+        if origin.place_of(key).is_some_and(|place| origin.copies.is_absent(place, key)) {
             batch.executor.counters().bump(Counter::NearAbsentHits);
             batch.respond(&Response::Miss, parsed.frame);
             return Step::GoOn(parsed.consumed);
         }
-        self.fetch_from_origin(batch, parsed, near)
+        self.fetch_from_origin(batch, parsed, origin)
     }
 
     /// Fetches the item of a read, and those of the reads that follow it in the input.
@@ -104,32 +118,33 @@ impl Session {
         &mut self,
         batch: &mut Batch<'_>,
         parsed: ParsedCommand<'_>,
-        near: &Near,
+        origin: &Origin,
     ) -> Step {
         let ParsedCommand { command, frame, consumed, .. } = parsed;
         let owned = command.keep();
         let waker = batch.executor.connection_waker().filter(|_| !self.is_brief);
-        let (Some(command), Some(waker)) = (owned, waker) else {
+        let (Some(command), Some(waker), Some(near)) = (owned, waker, batch.executor.near()) else {
             batch.respond(&ServerError::OriginUnreachable.into(), frame);
             return Step::GoOn(consumed);
         };
-        let Some(place) = near.place_of(command.key()) else {
+        let Some(place) = origin.place_of(command.key()) else {
             return self.read_at_origin(batch, &command.command(), frame, consumed, false);
         };
-        let (flight, is_new) = near.fetch(place, command.key(), Some(&waker));
+        let (flight, is_new) = origin.fetch(place, command.key(), Some(&waker));
         if !is_new {
             batch.executor.counters().bump(Counter::NearJoined);
         }
-        let ahead_max = if near.is_crowded() { 0 } else { AHEAD_MAX };
+        let ahead_max = if origin.is_crowded() { 0 } else { AHEAD_MAX };
         self.fetched_ahead = 0;
         let reads = self.ahead(parsed.rest).filter(|(_, need)| *need == DiskNeed::Reads);
         for (number, (key, _)) in reads.take(ahead_max).enumerate() {
             if self.may_read_key(key)
                 && batch.executor.cache().peek(key).is_none()
-                && let Some(place) = near.place_of(key)
-                && !near.copies.is_absent(place, key)
+                && let origin = near.origin_of(key)
+                && let Some(place) = origin.place_of(key)
+                && !origin.copies.is_absent(place, key)
             {
-                near.fetch(place, key, None);
+                origin.fetch(place, key, None);
                 self.fetched_ahead |= 1 << number;
             }
         }
@@ -148,8 +163,9 @@ impl Session {
         reads_much: bool,
     ) -> Step {
         // A memcached refuses the flag that leaves the recache token to others.
-        let only_reads =
-            self.only_reads(command) && batch.executor.near().is_some_and(|near| !near.is_timed());
+        let is_timed =
+            |near: &Near| command.key().is_some_and(|key| near.origin_of(key).is_timed());
+        let only_reads = self.only_reads(command) && !batch.executor.near().is_some_and(is_timed);
         match PassRequest::read(command, frame, only_reads) {
             Some(request) if reads_much => {
                 self.await_answer(batch, request.reading_much(), frame, consumed)
@@ -190,8 +206,21 @@ impl Session {
             return Step::GoOn(consumed);
         };
         batch.executor.counters().bump(Counter::NearPassed);
-        let (pass, frame) = (near.pass(request, waker), frame.keep());
-        let waiting = WaitingForOrigin::Pass { pass, frame, is_shown: false, copied: None };
+        let frame = frame.keep();
+        let waiting = match (request.concerned(), near.origins()) {
+            (Concerned::Key(key), _) => {
+                let pass = near.origin_of(key).pass(request, waker);
+                WaitingForOrigin::Pass { pass, frame, is_shown: false, copied: None }
+            }
+            (Concerned::All, [origin]) => {
+                let pass = origin.pass(request, waker);
+                WaitingForOrigin::Pass { pass, frame, is_shown: false, copied: None }
+            }
+            (Concerned::All, _) => {
+                let everywhere = near.pass_everywhere(&request, &waker);
+                WaitingForOrigin::Everywhere { everywhere, frame }
+            }
+        };
         self.state = State::Near(Box::new(waiting));
         Step::Stop(consumed, Next::Origin)
     }
@@ -244,7 +273,8 @@ impl Session {
             self.pass_over(batch, payload_bytes, Some(response), frame);
             return Step::GoOn(consumed);
         };
-        let (pass, frame) = (near.pass(PassRequest::removal(store.key), waker), frame.keep());
+        let pass = near.origin_of(store.key).pass(PassRequest::removal(store.key), waker);
+        let frame = frame.keep();
         let removal = WaitingForOrigin::Removal { pass, frame, payload_bytes, response };
         self.state = State::Near(Box::new(removal));
         Step::Stop(consumed, Next::Origin)
@@ -280,6 +310,7 @@ impl Session {
             WaitingForOrigin::Pass { .. } | WaitingForOrigin::Removal { .. } => {
                 return self.take_answer(batch);
             }
+            WaitingForOrigin::Everywhere { .. } => return self.take_answers(batch),
             WaitingForOrigin::Read { .. } => return Step::Stop(0, Next::Origin),
         }
         let State::Near(waiting) = std::mem::replace(&mut self.state, State::Command) else {
@@ -329,22 +360,36 @@ impl Session {
         else {
             return Step::GoOn(0);
         };
-        let Some(part) = near.take_part(pass) else { return Step::Stop(0, Next::Origin) };
+        let Some(part) = pass.take_part() else { return Step::Stop(0, Next::Origin) };
         match &mut **waiting {
             WaitingForOrigin::Pass { is_shown, copied, .. } => {
                 let is_first = !std::mem::replace(is_shown, true);
                 if let AnswerPart::Bytes { bytes, is_last } = &part {
                     copied.take_if(|_| is_first && !is_current(bytes));
                     if let Some(key) = copied.take_if(|_| *is_last)
-                        && let Some(place) = near.place_of(&key)
+                        && let origin = near.origin_of(&key)
+                        && let Some(place) = origin.place_of(&key)
                     {
-                        near.fetch(place, &key, None);
+                        origin.fetch(place, &key, None);
                     }
                 }
                 self.show_part(batch, part, is_first)
             }
             _ => self.end_removal(batch, &part),
         }
+    }
+
+    /// Takes what has arrived of the answers of all origins.
+    fn take_answers(&mut self, batch: &mut Batch<'_>) -> Step {
+        let State::Near(waiting) = &mut self.state else { return Step::GoOn(0) };
+        if let WaitingForOrigin::Everywhere { everywhere, frame } = &mut **waiting {
+            if !everywhere.collect() {
+                return Step::Stop(0, Next::Origin);
+            }
+            everywhere.show(&frame.frame(), &mut batch.out.bytes);
+        }
+        self.state = State::Command;
+        Step::GoOn(0)
     }
 
     /// Appends a part of an answer to the output.

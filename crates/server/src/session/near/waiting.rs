@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder::copies::Flight;
 use larder_protocol::{OwnedCommand, OwnedFrame, Response};
 
-use crate::near::Pass;
+use crate::near::{Everywhere, Pass};
 
 /// A command that waits for the origin.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(in crate::session) enum WaitingForOrigin {
         /// The key of the item that is copied afterwards.
         copied: Option<Box<[u8]>>,
     },
+    /// A command waits for the answers of all origins.
+    Everywhere { everywhere: Everywhere, frame: OwnedFrame },
     /// A store is refused, and waits until its item is removed from the origin. Then its value is
     /// skipped, and the client receives the response.
     Removal { pass: Arc<Pass>, frame: OwnedFrame, payload_bytes: u64, response: Response },
@@ -50,6 +52,7 @@ impl WaitingForOrigin {
             + match self {
                 Self::Read { command, .. } => command.key().len(),
                 Self::Pass { pass, .. } | Self::Removal { pass, .. } => pass.held_bytes(),
+                Self::Everywhere { everywhere, .. } => everywhere.held_bytes(),
             }
     }
 }

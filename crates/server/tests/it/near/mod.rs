@@ -11,6 +11,7 @@ mod losses;
 mod origins;
 mod readers;
 mod security;
+mod several;
 mod timed;
 
 use std::time::{Duration, Instant};
@@ -81,8 +82,9 @@ pub(super) fn count(server: &ServerUnderTest, name: &str) -> Result<u64> {
 pub(super) fn await_state(near: &ServerUnderTest, state: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let (found, fresh) = (stat(near, "near_state")?, stat(near, "near_fresh")?);
-        if found == state && (state != "copies" || fresh == "1") {
+        let found = stat(near, "near_state")?;
+        let is_fresh = stat(near, "near_fresh")? == stat(near, "near_origins")?;
+        if found == state && (state != "copies" || is_fresh) {
             return Ok(());
         }
         ensure!(Instant::now() < deadline, "{found}, not {state}:\n{}", near.log());

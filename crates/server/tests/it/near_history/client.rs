@@ -33,7 +33,7 @@ pub(super) struct Round {
     pub(super) until: Instant,
     /// The number of writes in 10,000 commands. Few let copies live long, many let writes meet.
     pub(super) writes: u64,
-    pub(super) origin: Address,
+    pub(super) origins: Vec<Address>,
     /// The turn to remove a prefix.
     pub(super) removing: Mutex<()>,
 }
@@ -42,6 +42,14 @@ impl Round {
     pub(super) fn now(&self) -> u64 {
         self.clock.elapsed().as_nanos() as u64 + 1
     }
+
+    /// Returns the address of an origin, and its keys.
+    pub(super) fn at_origin(&self, number: usize) -> (Address, Vec<usize>) {
+        let origin = number % self.origins.len();
+        let owners = &self.keys.owners;
+        let keys = (0..KINDS.len()).filter(|key| owners[*key] == origin).collect();
+        (self.origins[origin].clone(), keys)
+    }
 }
 
 #[derive(Debug)]
@@ -49,6 +57,8 @@ pub(super) struct Client<'a> {
     number: usize,
     place: usize,
     address: Address,
+    /// The keys that the client uses: those of its origin, or all.
+    keys: Vec<usize>,
     round: &'a Round,
     random: Random,
     connection: Option<Connection>,
@@ -61,8 +71,10 @@ pub(super) struct Client<'a> {
     /// When the client next does something that depends on the time: see [`RARE`].
     rare: Instant,
     pub(super) events: Vec<Event>,
-    /// The number of commands without an answer.
+    /// The number of commands without an answer, or with an error.
     pub(super) lost: u64,
+    /// The errors among them.
+    pub(super) errors: Vec<String>,
     /// The number of hits in the memory.
     pub(super) local: u64,
 }
@@ -79,8 +91,8 @@ struct Sent {
 impl<'a> Client<'a> {
     pub(super) fn new(
         number: usize,
-        place: usize,
-        address: Address,
+        (place, address): (usize, Address),
+        keys: Vec<usize>,
         round: &'a Round,
         seed: u64,
     ) -> Self {
@@ -88,6 +100,7 @@ impl<'a> Client<'a> {
             number,
             place,
             address,
+            keys,
             round,
             random: Random::with_seed(seed | 1),
             connection: None,
@@ -98,8 +111,13 @@ impl<'a> Client<'a> {
             rare: round.clock,
             events: Vec::new(),
             lost: 0,
+            errors: Vec::new(),
             local: 0,
         }
+    }
+
+    fn some_key(&mut self) -> usize {
+        self.keys[self.random.below(self.keys.len() as u64) as usize]
     }
 
     /// Sends commands until the end of the round.
@@ -138,7 +156,7 @@ impl<'a> Client<'a> {
                 }
             };
         }
-        let key = self.random.below(KINDS.len() as u64) as usize;
+        let key = self.some_key();
         let choice = self.random.below(100);
         if self.random.below(10_000) >= self.round.writes {
             return match choice {
@@ -183,6 +201,9 @@ impl<'a> Client<'a> {
         let is_busy = reply.as_ref().is_some_and(|reply| reply.line == "SERVER_ERROR busy");
         let failed = !is_busy && reply.as_ref().is_none_or(Reply::is_error);
         self.lost += u64::from(failed);
+        if let Some(reply) = reply.as_ref().filter(|_| failed) {
+            self.errors.push(format!("{name}: {}", reply.line));
+        }
         (Sent { key, name, begun, answered }, reply)
     }
 
@@ -206,8 +227,11 @@ impl<'a> Client<'a> {
 
     fn read_several(&mut self) -> Result<()> {
         let count = 2 + self.random.below(3) as usize;
-        let first = self.random.below(KINDS.len() as u64) as usize;
-        let keys: Vec<usize> = (0..count).map(|next| (first + next * 3) % KINDS.len()).collect();
+        let first = self.random.below(self.keys.len() as u64) as usize;
+        let keys = (0..count).map(|next| self.keys[(first + next * 3) % self.keys.len()]);
+        let mut keys: Vec<usize> = keys.collect();
+        keys.sort_unstable();
+        keys.dedup();
         self.read("gets", &keys)
     }
 
@@ -444,7 +468,7 @@ impl<'a> Client<'a> {
             Some(reply) if reply.line == "OK" => true,
             Some(reply) => bail!("flush_all: {}", reply.line),
         };
-        for key in 0..KINDS.len() {
+        for key in self.keys.clone() {
             match is_done {
                 true => self.record(Sent { key, ..sent }, Did::Removed),
                 false => self.record_late(Sent { key, ..sent }, Did::MayHaveRemoved),
@@ -470,7 +494,8 @@ impl<'a> Client<'a> {
         };
         let is_done = id.is_some_and(|id| self.is_removed(id));
         sent.answered = self.round.now();
-        for key in (0..KINDS.len()).filter(|key| KINDS[*key] == Kind::Prefixed) {
+        let keys = self.keys.clone();
+        for key in keys.into_iter().filter(|key| KINDS[*key] == Kind::Prefixed) {
             match is_done {
                 true => self.record(Sent { key, ..sent }, Did::Removed),
                 false => self.record_late(Sent { key, ..sent }, Did::MayHaveRemoved),
@@ -482,11 +507,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Waits for the end of a removal. Returns false if the origin does not report it.
+    /// Waits for the end of a removal. Returns false if the origin does not report it, or if several
+    /// origins remove.
     fn is_removed(&self, id: u64) -> bool {
+        let [origin] = &self.round.origins[..] else { return false };
         let deadline = Instant::now() + REMOVAL_PATIENCE;
         while Instant::now() < deadline {
-            let Ok(mut stream) = larder_testkit::Stream::connect(&self.round.origin) else { break };
+            let Ok(mut stream) = larder_testkit::Stream::connect(origin) else { break };
             let asked = stream
                 .set_timeout(PATIENCE)
                 .and_then(|()| stream.ask(b"stats delete_prefix\r\n", b"END\r\n"));

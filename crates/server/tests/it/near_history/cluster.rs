@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use larder_testkit::history::Place;
 use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, Proxy, ServerUnderTest};
+use md5::{Digest, Md5};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
@@ -35,11 +37,12 @@ fn origin_args(follows: bool) -> Vec<String> {
     args.into_iter().map(str::to_owned).collect()
 }
 
-/// The options of a near cache of the origin at this address.
-fn near_args(origin: SocketAddr) -> Vec<String> {
+/// The options of a near cache of the origins at these addresses.
+fn near_args(origins: &[SocketAddr]) -> Vec<String> {
     let stale = MAX_STALE.as_millis();
     let timeout = ORIGIN_TIMEOUT.as_millis();
-    let origin = format!("--origin={origin}");
+    let origins = origins.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let origin = format!("--origin={}", origins.join(","));
     let options = [format!("--near-max-stale={stale}ms"), format!("--origin-timeout={timeout}ms")];
     [vec!["-t".to_owned(), "2".to_owned(), origin], options.to_vec()].concat()
 }
@@ -55,6 +58,8 @@ pub(super) enum Between {
     Near,
     /// Near caches of an origin that does not report changes.
     Timed,
+    /// Near caches of three origins.
+    Several,
     /// Nothing: clients use the proxies. So every read returns the item of the origin.
     Nothing,
     /// Caches that break a promise.
@@ -62,7 +67,9 @@ pub(super) enum Between {
 }
 
 pub(super) struct Cluster {
-    pub(super) origin: Origin,
+    pub(super) origins: Vec<Origin>,
+    /// In front of the origin, one for each near cache, or if there are several origins, one in
+    /// front of each for all near caches: they must know the origins by the same names.
     pub(super) proxies: Vec<Proxy>,
     pub(super) nears: Vec<ServerUnderTest>,
     /// The places, with the addresses that their clients use. The origin is the first.
@@ -76,22 +83,28 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn start(between: Between) -> Result<Self> {
-        let origin = Origin::start(matches!(between, Between::Near))?;
+        let count = if matches!(between, Between::Several) { NEARS } else { 1 };
+        let follows = matches!(between, Between::Near | Between::Several);
+        let origins = (0..count).map(|_| Origin::start(follows)).collect::<Result<Vec<_>>>()?;
         let place = |name: String, stale: Duration, address: SocketAddr| {
             let max_stale = stale.as_nanos() as u64;
             (Place { name, max_stale }, Address::Tcp(address))
         };
         let folder = tempfile::tempdir()?;
         let max_stale = if matches!(between, Between::Timed) { TTL } else { MAX_STALE };
-        let mut places = vec![place("the origin".to_owned(), Duration::ZERO, origin.address)];
-        let (mut proxies, mut nears, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        let mut places = vec![place("the origin".to_owned(), Duration::ZERO, origins[0].address)];
+        let (mut nears, mut wrong) = (Vec::new(), Vec::new());
+        let behind = |number: usize| Proxy::start(origins[number % count].address);
+        let proxies = (0..NEARS).map(behind).collect::<io::Result<Vec<_>>>()?;
+        let all = proxies.iter().map(Proxy::address).collect::<Vec<_>>();
         for number in 1..=NEARS {
-            let proxy = Proxy::start(origin.address)?;
+            let proxy = &proxies[number - 1];
             let (stale, address) = match between {
                 Between::Nothing => (Duration::ZERO, proxy.address()),
-                Between::Near | Between::Timed => {
+                Between::Near | Between::Timed | Between::Several => {
                     let address = free_address()?;
-                    let mut args = near_args(proxy.address());
+                    let of_near = if count > 1 { &all[..] } else { &[proxy.address()] };
+                    let mut args = near_args(of_near);
                     let socket = socket_in(&folder, number);
                     args.push(format!("--listen={address},unix[readers]:{}", socket.display()));
                     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -106,9 +119,8 @@ impl Cluster {
                 }
             };
             places.push(place(format!("near cache {number}"), stale, address));
-            proxies.push(proxy);
         }
-        Ok(Self { origin, proxies, nears, places, max_stale, folder, _wrong: wrong })
+        Ok(Self { origins, proxies, nears, places, max_stale, folder, _wrong: wrong })
     }
 
     /// Returns the socket for clients that read the memory of a place. If it does not exist,
@@ -123,7 +135,9 @@ impl Cluster {
         for near in &self.nears {
             near.signal(Signal::CONT)?;
         }
-        self.origin.signal(Signal::CONT)?;
+        for origin in &self.origins {
+            origin.signal(Signal::CONT)?;
+        }
         for proxy in &self.proxies {
             proxy.refuse(false);
             proxy.set(&larder_testkit::proxy::Flows::default());
@@ -136,8 +150,58 @@ impl Cluster {
     pub(super) fn logs(&self) -> String {
         let nears = self.nears.iter().enumerate();
         let nears = nears.map(|(at, near)| format!("near cache {}:\n{}", at + 1, near.log()));
-        format!("the origin:\n{}\n{}", self.origin.log(), nears.collect::<Vec<_>>().join("\n"))
+        let origins = self.origins.iter().map(|origin| format!("an origin:\n{}", origin.log()));
+        origins.chain(nears).collect::<Vec<_>>().join("\n")
     }
+
+    /// Returns the number of clients. At least one uses each origin.
+    pub(super) fn client_count(&self) -> usize {
+        if self.origins.len() > 1 { self.origins.len() * self.places.len() } else { 8 }
+    }
+
+    /// Returns the proxies that a near cache uses.
+    pub(super) fn proxies_of(&self, near: usize) -> &[Proxy] {
+        if self.origins.len() > 1 { &self.proxies } else { &self.proxies[near..=near] }
+    }
+
+    /// Returns the addresses of the origins, and the owners of keys.
+    pub(super) fn origins(&self) -> Origins {
+        let addresses = self.origins.iter().map(|origin| Address::Tcp(origin.address)).collect();
+        let names = self.proxies.iter().take(self.origins.len()).map(|proxy| proxy.address());
+        Origins { addresses, ring: ring(&names.collect::<Vec<_>>()) }
+    }
+}
+
+/// The origins of a cluster.
+pub(super) struct Origins {
+    pub(super) addresses: Vec<Address>,
+    /// The points of the origins, in ascending order, with their numbers.
+    ring: Vec<(u32, usize)>,
+}
+
+impl Origins {
+    /// Returns the number of the origin that owns a key.
+    pub(super) fn owner_of(&self, key: &str) -> usize {
+        let hash = points(key)[0];
+        let point = self.ring.iter().find(|(point, _)| *point >= hash);
+        point.map_or(self.ring[0].1, |(_, origin)| *origin)
+    }
+}
+
+/// Returns the points of origins of the same weight in libmemcached's ketama.
+fn ring(origins: &[SocketAddr]) -> Vec<(u32, usize)> {
+    let of = |(number, origin): (usize, &SocketAddr)| {
+        let sums = (0..40).map(|sum| points(&format!("{origin}-{sum}"))).collect::<Vec<_>>();
+        sums.into_iter().flatten().map(move |point| (point, number))
+    };
+    let mut ring: Vec<_> = origins.iter().enumerate().flat_map(of).collect();
+    ring.sort_unstable();
+    ring
+}
+
+fn points(text: &str) -> [u32; 4] {
+    let sum: [u8; 16] = Md5::digest(text).into();
+    [0, 4, 8, 12].map(|at| u32::from_le_bytes([sum[at], sum[at + 1], sum[at + 2], sum[at + 3]]))
 }
 
 /// An origin with a memory file, which can be killed and upgraded.

@@ -65,9 +65,9 @@ impl<'a> Causer<'a> {
         Duration::from_millis(1 + self.random.below(longest))
     }
 
-    /// Damages the connections of one near cache.
-    pub(super) fn network(&mut self, near: usize) -> Result<()> {
-        let proxy = &self.cluster.proxies[near];
+    /// Damages the connections through a proxy.
+    pub(super) fn network(&mut self, proxy: usize) -> Result<()> {
+        let proxy = &self.cluster.proxies[proxy];
         while self.pause(1000) {
             self.count += 1;
             match self.random.below(10) {
@@ -161,13 +161,14 @@ impl<'a> Causer<'a> {
     pub(super) fn origin(&mut self) -> Result<()> {
         while self.pause(1500) {
             self.count += 1;
-            let origin = &self.cluster.origin;
+            let number = self.random.below(self.cluster.origins.len() as u64) as usize;
+            let origin = &self.cluster.origins[number];
             match self.random.below(4) {
                 0 | 1 => {
                     let keeps_items = self.random.below(2) == 0;
                     let begun = self.round.now();
                     origin.restart(keeps_items)?;
-                    self.restarted(begun, keeps_items);
+                    self.restarted(number, begun, keeps_items);
                 }
                 2 => origin.upgrade()?,
                 _ => {
@@ -181,12 +182,14 @@ impl<'a> Causer<'a> {
     }
 
     /// Records a restart. It removed all items, or possibly some if it kept the memory file.
-    fn restarted(&mut self, begun: u64, keeps_items: bool) {
+    fn restarted(&mut self, origin: usize, begun: u64, keeps_items: bool) {
         let answered = self.round.now();
         let did = if keeps_items { Did::MayHaveRemoved } else { Did::Removed };
         let name = if keeps_items { "restart on the memory file" } else { "restart" };
-        let client = super::CLIENTS;
-        self.events.extend((0..KINDS.len()).map(|key| Event {
+        let client = self.cluster.client_count();
+        let owners = &self.round.keys.owners;
+        let keys = (0..KINDS.len()).filter(|key| owners[*key] == origin);
+        self.events.extend(keys.map(|key| Event {
             client,
             place: 0,
             key,

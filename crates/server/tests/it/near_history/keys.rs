@@ -8,6 +8,8 @@ use larder_protocol::follow::Terms;
 use larder_testkit::history::Version;
 use larder_testkit::{Address, Stream};
 
+use super::cluster::Origins;
+
 /// What clients do with a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -65,20 +67,32 @@ const LARGE_BYTES: usize = 100 << 10;
 #[derive(Debug)]
 pub(super) struct Keys {
     pub(super) names: Vec<String>,
+    /// The number of the origin of each key.
+    pub(super) owners: Vec<usize>,
     pub(super) prefix: String,
 }
 
 impl Keys {
-    /// Chooses names that no earlier round had. If the origin has change streams, the first key and
-    /// the second one share a bucket, and so do the third and the fourth.
-    pub(super) fn of_round(round: u64, origin: &Address) -> Self {
+    /// Chooses names that no earlier round had. If the first of the origins has change streams, the
+    /// first key and the second one belong to it and share a bucket, and so do the third and the
+    /// fourth.
+    pub(super) fn of_round(round: u64, origins: &Origins) -> Self {
         let name = |kind: Kind, number| format!("h{round}{}{number}", kind.letter());
-        let mut names: Vec<String> =
-            KINDS.iter().enumerate().map(|(number, kind)| name(*kind, number)).collect();
+        // Each origin owns some of the keys.
+        let count = origins.addresses.len();
+        let owned = |(number, kind): (usize, &Kind)| {
+            let mut names = (0..CANDIDATES).map(|again| name(*kind, number + again * KINDS.len()));
+            names.find(|name| origins.owner_of(name) == number % count).unwrap_or_default()
+        };
+        let mut names: Vec<String> = KINDS.iter().enumerate().map(owned).collect();
         // Servers without change streams respond with an error.
-        if let Ok(terms) = terms(origin) {
+        if let Ok(terms) = terms(&origins.addresses[0]) {
             for pair in [0, 2] {
-                let named = |kind: Kind| (10..CANDIDATES).map(move |number| name(kind, number));
+                let named = |kind: Kind| {
+                    let names =
+                        (10 * CANDIDATES..11 * CANDIDATES).map(move |number| name(kind, number));
+                    names.filter(|name| origins.owner_of(name) == 0)
+                };
                 let buckets: HashMap<u32, String> =
                     named(KINDS[pair]).map(|key| (terms.bucket_of(key.as_bytes()), key)).collect();
                 let shared = named(KINDS[pair + 1]).find_map(|key| {
@@ -89,7 +103,8 @@ impl Keys {
                 }
             }
         }
-        Self { names, prefix: format!("h{round}{}", Kind::Prefixed.letter()) }
+        let owners = names.iter().map(|name| origins.owner_of(name)).collect();
+        Self { names, owners, prefix: format!("h{round}{}", Kind::Prefixed.letter()) }
     }
 
     /// Returns the value of a new write.

@@ -35,7 +35,6 @@ use keys::{KINDS, Keys, Kind};
 use reply::Connection;
 use wrong::Fault;
 
-const CLIENTS: usize = 8;
 const ROUND: Duration = Duration::from_secs(4);
 const REST_PATIENCE: Duration = Duration::from_secs(10);
 const SEED: &str = "LARDER_NEAR_SEED";
@@ -86,12 +85,13 @@ impl Run {
     /// Returns the history of a new round.
     fn history(&mut self, duration: Duration, faults: Faults) -> Result<History> {
         self.rounds += 1;
-        let origin = larder_testkit::Address::Tcp(self.cluster.origin.address);
-        let keys = Keys::of_round(self.rounds, &origin);
+        let origins = self.cluster.origins();
+        let keys = Keys::of_round(self.rounds, &origins);
+        let origins = origins.addresses;
         let writes = self.random.one_of(&[3, 20, 200, 1000, 5000]);
         let clock = Instant::now();
         let until = clock + duration;
-        let round = Round { keys, clock, until, writes, origin, removing: Mutex::default() };
+        let round = Round { keys, clock, until, writes, origins, removing: Mutex::default() };
         let recorded = self.record(&round, faults).with_context(|| self.explained())?;
         self.cluster.calm()?;
         let places = self.cluster.places.iter().map(|(place, _)| place.clone()).collect();
@@ -113,12 +113,17 @@ impl Run {
     /// Runs the threads of a round.
     fn record(&mut self, round: &Round, faults: Faults) -> Result<Vec<Recorded>> {
         let cluster = &self.cluster;
-        let seeds: Vec<u64> = (0..CLIENTS + NEARS + 2).map(|_| self.random.next()).collect();
+        let client_count = cluster.client_count();
+        let seeds: Vec<u64> = (0..client_count + NEARS + 2).map(|_| self.random.next()).collect();
         thread::scope(|scope| {
-            let clients = (0..CLIENTS).map(|number| {
+            let clients = (0..client_count).map(|number| {
                 let place = number % cluster.places.len();
-                let address = cluster.places[place].1.clone();
-                let mut client = Client::new(number, place, address, round, seeds[number]);
+                let (address, keys) = match place {
+                    0 => round.at_origin(number / cluster.places.len()),
+                    _ => (cluster.places[place].1.clone(), (0..KINDS.len()).collect()),
+                };
+                let place_address = (place, address);
+                let mut client = Client::new(number, place_address, keys, round, seeds[number]);
                 client.socket = cluster.readers_socket(place);
                 scope.spawn(move || {
                     client.run()?;
@@ -140,7 +145,7 @@ impl Run {
             if faults.origin {
                 causes.push(Box::new(Causer::origin));
             }
-            for (cause, seed) in causes.into_iter().zip(&seeds[CLIENTS..]) {
+            for (cause, seed) in causes.into_iter().zip(&seeds[client_count..]) {
                 let mut causer = Causer::new(cluster, round, *seed);
                 threads.push(scope.spawn(move || {
                     cause(&mut causer)?;
@@ -162,9 +167,10 @@ impl Run {
             for key in 0..KINDS.len() {
                 loop {
                     let read = |address| show(round, address, key);
-                    let answers = read(&round.origin)
-                        .and_then(|origin| Ok([origin, read(address)?, read(address)?]))
-                        .and_then(|answers| Ok((answers, read(&round.origin)?)));
+                    let origin = &round.origins[round.keys.owners[key]];
+                    let answers = read(origin)
+                        .and_then(|shown| Ok([shown, read(address)?, read(address)?]))
+                        .and_then(|answers| Ok((answers, read(origin)?)));
                     match answers {
                         Ok(([before, first, second], after)) if before == after => {
                             for there in [first, second] {
@@ -185,12 +191,14 @@ impl Run {
         Ok(())
     }
 
-    /// Requires that the origin has memory for all items, since the judge would report a miss.
+    /// Requires that the origins have memory for all items, since the judge would report a miss.
     fn nothing_is_evicted(&self) -> Result<()> {
-        let mut stream = larder_testkit::Stream::connect(&self.cluster.places[0].1)?;
-        let rows = stream.ask(b"stats\r\n", b"END\r\n")?;
-        let rows = String::from_utf8_lossy(&rows);
-        ensure!(rows.contains("STAT evictions 0\r\n"), "the origin has evicted items: {rows}");
+        for address in &self.cluster.origins().addresses {
+            let mut stream = larder_testkit::Stream::connect(address)?;
+            let rows = stream.ask(b"stats\r\n", b"END\r\n")?;
+            let rows = String::from_utf8_lossy(&rows);
+            ensure!(rows.contains("STAT evictions 0\r\n"), "an origin has evicted items: {rows}");
+        }
         Ok(())
     }
 
@@ -198,10 +206,11 @@ impl Run {
     /// one that passes everything on.
     fn copies_are_kept(&self, round: u64) -> Result<()> {
         const READS: u64 = 500;
-        let names = Keys::of_round(round, &self.cluster.places[0].1).names;
-        for (number, proxy) in self.cluster.proxies.iter().enumerate() {
-            let bytes =
-                || proxy.links().iter().map(larder_testkit::proxy::Link::bytes).sum::<u64>();
+        let names = Keys::of_round(round, &self.cluster.origins()).names;
+        for number in 0..self.cluster.nears.len() {
+            let proxies = self.cluster.proxies_of(number);
+            let links = || proxies.iter().flat_map(larder_testkit::Proxy::links);
+            let bytes = || links().map(|link| link.bytes()).sum::<u64>();
             let deadline = Instant::now() + REST_PATIENCE;
             loop {
                 let mut connection =
@@ -277,6 +286,14 @@ fn near_caches_keep_their_promises() -> Result<()> {
 fn near_caches_without_reports_keep_their_promises() -> Result<()> {
     let local = keep_promises(Between::Timed)?;
     ensure!(local > 100, "{local} hits in the memory: too calm");
+    Ok(())
+}
+
+/// Same as [`near_caches_keep_their_promises`], with three origins.
+#[test]
+fn near_caches_of_several_origins_keep_their_promises() -> Result<()> {
+    let local = keep_promises(Between::Several)?;
+    ensure!(local > 1000, "{local} hits in the memory: too calm");
     Ok(())
 }
 
