@@ -24,17 +24,17 @@ mod stream;
 mod subscription;
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicUsize, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use larder::{Cache, ChangeListener};
 use larder_protocol::Refusal;
 use larder_protocol::follow::Terms;
-use rustix::process::{Pid, getppid};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::server::succession::Succession;
 use interest::Interest;
 use ring::EVERYTHING;
 use slot::Slot;
@@ -51,9 +51,9 @@ pub(crate) struct Followers {
     /// Made with the first subscription.
     table: OnceLock<Table>,
     list: Mutex<List>,
-    /// True while another process may change the items of this cache unnoticed: changes are not
-    /// reported, and no interest is noted.
-    is_suspended: AtomicBool,
+    /// While another process may change the items of this cache unnoticed, changes are not reported,
+    /// and no interest is noted.
+    succession: Arc<Succession>,
 }
 
 /// The table of interest, and the slots.
@@ -68,19 +68,17 @@ struct Table {
 #[derive(Debug, Default)]
 struct List {
     by_token: HashMap<u128, Arc<Subscription>>,
-    /// The server that this process replaces, until it has ended.
-    predecessor: Option<Pid>,
 }
 
 impl Followers {
     /// Creates the state without subscriptions.
-    pub(crate) fn new(count_max: usize) -> Self {
+    pub(crate) fn new(count_max: usize, succession: Arc<Succession>) -> Self {
         Self {
             count_max,
             count: AtomicUsize::new(0),
             table: OnceLock::new(),
             list: Mutex::default(),
-            is_suspended: AtomicBool::new(false),
+            succession,
         }
     }
 
@@ -103,7 +101,7 @@ impl Followers {
     ) -> Result<(Arc<Subscription>, Terms), Refusal> {
         let mut list = self.list();
         // Under the lock, so that no subscription is added after `suspend`.
-        self.check(&mut list, cache)?;
+        self.check(cache)?;
         if list.by_token.len() >= self.count_max {
             return Err(Refusal::TooManyFollowers);
         }
@@ -123,20 +121,15 @@ impl Followers {
     ///
     /// # Errors
     /// Returns the reason why there can be no subscription.
-    fn check(&self, list: &mut List, cache: &Cache) -> Result<(), Refusal> {
+    fn check(&self, cache: &Cache) -> Result<(), Refusal> {
         // Rule: OneProcessTells
-        if self.is_suspended.load(Acquire) || list.awaits_predecessor() {
+        if !self.succession.is_alone() {
             return Err(Refusal::FollowDuringUpgrade);
         }
         match cache.is_alone() {
             true => Ok(()),
             false => Err(Refusal::FollowOfSharedCache),
         }
-    }
-
-    /// Same as [`Self::check`], for a subscription that exists.
-    fn check_again(&self, cache: &Cache) -> Result<(), Refusal> {
-        self.check(&mut self.list(), cache)
     }
 
     /// Returns the subscription with a token.
@@ -160,7 +153,7 @@ impl Followers {
     /// afterwards. Returns false if changes of the item will not be reported.
     pub(crate) fn note(&self, subscription: &Subscription, key: &[u8]) -> bool {
         let Some(table) = self.table.get() else { return false };
-        if subscription.is_over() || self.is_suspended.load(Relaxed) {
+        if subscription.is_over() || self.succession.has_successor() {
             return false;
         }
         table.interest.note(table.terms.bucket_of(key), subscription.slot());
@@ -176,7 +169,7 @@ impl Followers {
         // Rule: OneProcessTells
         // The successor has not been started yet.
         let list = self.list();
-        self.is_suspended.store(true, Release);
+        self.succession.begin();
         for subscription in list.by_token.values() {
             subscription.end();
             if let Some(table) = self.table.get() {
@@ -185,29 +178,8 @@ impl Followers {
         }
     }
 
-    /// Allows subscriptions again, because no other process has taken over.
-    pub(crate) fn resume(&self) {
-        self.is_suspended.store(false, Release);
-    }
-
-    /// Refuses subscriptions until the predecessor has ended, which started this process.
-    pub(crate) fn await_end_of(&self, predecessor: Pid) {
-        self.list().predecessor = Some(predecessor);
-    }
-
     fn list(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl List {
-    /// True until the predecessor's process has ended.
-    fn awaits_predecessor(&mut self) -> bool {
-        // A process whose parent has ended has another parent.
-        if self.predecessor.is_some() && getppid() != self.predecessor {
-            self.predecessor = None;
-        }
-        self.predecessor.is_some()
     }
 }
 

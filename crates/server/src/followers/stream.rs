@@ -112,7 +112,7 @@ impl Follow {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let number = alive(line).ok_or(Refusal::NotAlive)?;
         self.heard_us = monotonic_us();
-        self.followers.check_again(cache)?;
+        self.followers.check(cache)?;
         // A flush that is due but not done has not been reported.
         cache.clear_if_due();
         self.owed = self.slot().map(|slot| (number, slot.end()));
@@ -182,7 +182,7 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let cache = Cache::builder().memory_bytes(8 << 20).open().unwrap();
-            let followers = Arc::new(Followers::new(4));
+            let followers = Arc::new(Followers::new(4, Arc::default()));
             cache.set_change_listener(Arc::clone(&followers) as _);
             let woken = Arc::new(WakeList::new(Arc::new(waker::Waker::new().unwrap())));
             let begun = Follow::begin(&followers, &cache, Some(1000), woken.waker_of(7));
@@ -265,7 +265,7 @@ mod tests {
         let waker = || scene.woken.waker_of(8);
         let begin = || Follow::begin(&scene.followers, &scene.cache, Some(1000), waker());
         assert_eq!(begin().map(|_| ()).unwrap_err(), Refusal::FollowDuringUpgrade);
-        scene.followers.resume();
+        scene.followers.succession.give_up();
         assert!(begin().is_ok());
     }
 

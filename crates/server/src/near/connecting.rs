@@ -19,7 +19,11 @@ impl Loop {
         for number in 0..self.links.len() {
             let link = &mut self.links[number];
             let is_usual = self.is_known && !is_lazy(number);
-            let needed = number == STREAM || link.is_wanted && self.is_known || is_usual;
+            let needed = match number {
+                // Without copies, only to learn whether the origin is a near cache.
+                STREAM => !self.is_known || self.origin.succession.is_alone(),
+                _ => link.is_wanted && self.is_known || is_usual,
+            };
             match link.state {
                 LinkState::Down { retry_ms } if needed && retry_ms <= now_ms => {}
                 LinkState::Dialing { since_ms } if since_ms + DIAL_MS_MAX <= now_ms => {
@@ -85,6 +89,10 @@ impl Loop {
         }
         let subscription = self.origin.copies.subscription();
         self.is_known = true;
+        // Rule: OneProcessTells
+        if !self.origin.succession.is_alone() {
+            return self.lose(STREAM, &Lost::Retired);
+        }
         self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
         for number in FETCH_LINKS {
             if self.links[number].is_up() {
@@ -124,7 +132,7 @@ impl Loop {
                 self.is_known = true;
                 if !is_temporary(answer) {
                     link.state = LinkState::Down { retry_ms: now_ms + FOLLOW_RETRY_MS };
-                    if !self.origin.is_timed() {
+                    if !self.origin.is_timed() && self.origin.succession.is_alone() {
                         self.begin_timed();
                     }
                     let ttl = self.origin.options.ttl;

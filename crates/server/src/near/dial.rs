@@ -228,31 +228,33 @@ fn log_in_binary(socket: &mut Socket, user: &str, password: &str) -> Result<(), 
 /// Requires the command `mn`, which follows quiet commands. Old servers and routers answer it with
 /// an error, or close the connection.
 fn check_meta(socket: &mut Socket) -> Result<(), DialError> {
-    socket.write_all(b"mn\r\n")?;
-    match read_line(socket) {
-        Ok(answer) if answer == "MN" => Ok(()),
-        Ok(answer) => Err(DialError::NoMeta(format!("it answered {answer:?} to mn"))),
-        Err(DialError::Lost(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-            Err(DialError::NoMeta("it closed the connection after mn".to_owned()))
-        }
-        Err(error) => Err(error),
+    match &*ask(socket, "mn")? {
+        "MN" => Ok(()),
+        answer => Err(DialError::NoMeta(format!("it answered {answer:?} to mn"))),
     }
 }
 
 fn follow(socket: &mut Socket, options: &NearOptions) -> Result<Terms, DialError> {
-    write!(socket, "larder_follow {}\r\n", millis(options.stale_max))?;
-    let answer = match read_line(socket) {
-        Ok(answer) => answer,
-        Err(DialError::Lost(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-            return Err(DialError::NoMeta(format!("it closed the connection after {FOLLOW}")));
-        }
-        Err(error) => return Err(error),
-    };
+    let answer = ask(socket, &format!("larder_follow {}", millis(options.stale_max)))?;
     match Terms::read(answer.as_bytes()) {
         Some(terms) => Ok(terms),
         None if answer == NEAR_CACHE => Err(DialError::NearCache),
         None => Err(DialError::Follow(answer)),
     }
+}
+
+/// Sends a command that old servers and routers do not know, and returns the answer.
+fn ask(socket: &mut Socket, command: &str) -> Result<String, DialError> {
+    let mut asked = || {
+        socket.write_all(format!("{command}\r\n").as_bytes())?;
+        read_line(socket)
+    };
+    asked().map_err(|error| match error {
+        DialError::Lost(lost) if CLOSED.contains(&lost.kind()) => {
+            DialError::NoMeta(format!("it closed the connection after {command}"))
+        }
+        error => error,
+    })
 }
 
 /// Reads a line, without its end. The origin sends nothing after it before the next request, except
@@ -331,7 +333,9 @@ impl Write for Socket {
     }
 }
 
-const FOLLOW: &str = "larder_follow";
+/// The errors of a connection that the peer has closed.
+const CLOSED: [ErrorKind; 3] =
+    [ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
 
 /// How a near cache answers `larder_follow`.
 const NEAR_CACHE: &str = "CLIENT_ERROR this server is a near cache; follow its origin";

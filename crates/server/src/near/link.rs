@@ -101,6 +101,8 @@ pub(super) enum Lost {
     Silent,
     #[error("a client did not receive a long answer while others waited for the connection")]
     HeldUp,
+    #[error("another process serves beside this one")]
+    Retired,
 }
 
 impl Link {

@@ -34,6 +34,7 @@ mod weights;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task;
+use std::time::{Duration, Instant};
 
 use larder::{Cache, Leaving, Reason};
 use larder_options::{Near as NearOptions, Options};
@@ -41,6 +42,7 @@ use larder_stats::Counters;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::log::Log;
+use crate::server::succession::Succession;
 pub(crate) use everywhere::Everywhere;
 pub(crate) use job::{AnswerPart, Concerned, Pass};
 pub(crate) use origin::{Origin, Reach};
@@ -73,6 +75,7 @@ impl Near {
         options: &Options,
         cache: &Cache,
         log: &Log,
+        succession: &Arc<Succession>,
         counters: impl Fn(usize) -> &'a Arc<Counters>,
     ) -> Result<Option<Arc<Self>>, WeightsError> {
         let Some(near) = &options.near else { return Ok(None) };
@@ -82,13 +85,15 @@ impl Near {
             Some(path) => Weights::read(path, &near.origins)?,
             None => Weights::given(&near.origins)?,
         };
+        // The predecessor's copies, which no message would drop. It has dropped those that it knows.
+        cache.clear();
         let listed_bytes_max = usize::try_from(options.listed_bytes()).unwrap_or(usize::MAX);
         let store = Arc::new(SharedStore::new(cache.clone(), Ring::new(&near.origins, weights)));
         let origin = |(number, given): (usize, &larder_options::Origin)| {
             // The shares may change later, so each origin may use more than its share.
             let part = OriginStore::new(Arc::clone(&store), number);
             let listed_bytes = (listed_bytes_max / near.origins.len()).max(1);
-            Origin::new(given.address.clone(), &near, part, listed_bytes, counters(number))
+            Origin::new(given, &near, part, listed_bytes, counters(number), succession)
         };
         let origins = near.origins.iter().enumerate().map(origin);
         let origins = origins.map(|origin| origin.map(Arc::new)).collect::<Result<_, _>>()?;
@@ -119,6 +124,21 @@ impl Near {
     /// Returns the path of the file of weights.
     pub(crate) fn weights_path(&self) -> Option<&Path> {
         self.options.weights.as_deref()
+    }
+
+    /// Drops all copies, before a successor starts, and uses none from then on. Returns false if a
+    /// near thread does not respond.
+    pub(crate) fn drop_copies_for_successor(&self) -> bool {
+        // Rule: OneProcessTells
+        self.origins.iter().for_each(|origin| origin.waker.wake());
+        let deadline = Instant::now() + PATIENCE;
+        while !self.origins.iter().all(|origin| origin.has_retired()) {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// Reads the file of weights again. If they have changed, drops the copies of the keys that
@@ -196,6 +216,9 @@ pub(crate) fn boot_ms() -> u64 {
     secs * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// How long a near thread may take to drop its copies. It removes a million in a second.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,9 @@
 //! One origin of a near cache: its copies, its change stream, and the jobs for its thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task;
 
@@ -14,6 +17,7 @@ use super::job::{Job, Pass};
 use super::request::PassRequest;
 use super::store::OriginStore;
 use super::{boot_ms, millis};
+use crate::server::succession::Succession;
 use crate::waker::Waker;
 
 /// The state of an origin that the threads of a near cache share.
@@ -31,6 +35,9 @@ pub(crate) struct Origin {
     stream: RwLock<Option<(Terms, u64)>>,
     /// True if the origin does not report changes, so that copies are used for `--near-ttl`.
     is_timed: AtomicBool,
+    pub(super) succession: Arc<Succession>,
+    /// True if the near thread uses no copies until the upgrade of this process is given up.
+    has_retired: AtomicBool,
     reach: AtomicU8,
     jobs: Mutex<Vec<Job>>,
     /// True if `jobs` has jobs for which the near thread was not woken.
@@ -62,11 +69,12 @@ impl Origin {
     /// # Errors
     /// Fails if no file descriptors are left.
     pub(super) fn new(
-        address: OriginAddress,
+        given: &larder_options::Origin,
         options: &Arc<NearOptions>,
         store: OriginStore,
         listed_bytes_max: usize,
         counters: &Arc<Counters>,
+        succession: &Arc<Succession>,
     ) -> io::Result<Self> {
         let limits = CopyLimits {
             listed_bytes_max,
@@ -75,13 +83,15 @@ impl Origin {
             flight_age_max_ms: millis(options.stale_max.min(options.ttl)),
         };
         Ok(Self {
-            address,
+            address: given.address.clone(),
             copies: Copies::new(store, limits),
             options: Arc::clone(options),
             is_one_of_several: options.origins.len() > 1,
             counters: Arc::clone(counters),
             stream: RwLock::default(),
             is_timed: AtomicBool::new(false),
+            succession: Arc::clone(succession),
+            has_retired: AtomicBool::new(false),
             reach: AtomicU8::new(Reach::Unknown as u8),
             jobs: Mutex::default(),
             has_jobs: AtomicBool::new(false),
@@ -210,6 +220,15 @@ impl Origin {
         let until_ms = self.copies.fresh_until_ms();
         let margin_ms = millis(self.options.stale_max) / LATE_PART;
         self.is_one_of_several && !self.is_timed() && until_ms > 0 && now_ms + margin_ms >= until_ms
+    }
+
+    /// True if a successor of this process may have copies.
+    pub(super) fn has_retired(&self) -> bool {
+        self.has_retired.load(Acquire)
+    }
+
+    pub(super) fn set_retired(&self, has_retired: bool) {
+        self.has_retired.store(has_retired, Release);
     }
 
     /// Returns the name of the state of the origin.

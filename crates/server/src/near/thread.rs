@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
-use larder::copies::{FetchFailure, FlightResult, NotKept};
+use larder::copies::{CopyStore as _, FetchFailure, FlightResult, NotKept};
 use larder_protocol::follow::{self, Message, Terms};
 use larder_protocol::{ServerError, local};
 use larder_stats::Counter;
@@ -149,6 +149,7 @@ impl Loop {
             }
         }
         let now_ms = boot_ms();
+        self.obey_succession();
         self.take_jobs(now_ms);
         self.go_on_receiving();
         self.take_dialed(now_ms);
@@ -159,6 +160,23 @@ impl Loop {
         self.give_up(now_ms);
         self.dial(now_ms);
         self.flush();
+    }
+
+    /// Drops all copies before a successor of this process starts, which would have others. Begins
+    /// again if the upgrade is given up.
+    fn obey_succession(&mut self) {
+        // Rule: OneProcessTells
+        let retires = self.origin.succession.has_successor();
+        if retires == self.origin.has_retired() {
+            return;
+        }
+        if retires {
+            self.origin.set_stream(None);
+            self.origin.set_timed(false);
+            self.lose(STREAM, &Lost::Retired);
+            self.origin.copies.resubscribe();
+        }
+        self.origin.set_retired(retires);
     }
 
     /// Returns how long the thread may wait.
@@ -453,11 +471,12 @@ impl Loop {
             self.origin.counters.bump(Counter::NearStreamsLost);
             self.origin.set_stream(None);
             self.origin.copies.resubscribe();
-            self.report(format!(
-                "the change stream is lost: {lost}; nothing is copied until it is \
-                 restored"
-            ));
-        } else if !matches!(lost, Lost::Closed) {
+            if !matches!(lost, Lost::Retired) {
+                self.report(format!(
+                    "the change stream is lost: {lost}; nothing is copied until it is restored"
+                ));
+            }
+        } else if !matches!(lost, Lost::Closed | Lost::Retired) {
             self.report(format!("a connection is lost: {lost}"));
         }
     }
@@ -538,8 +557,11 @@ impl Loop {
         }
     }
 
-    /// Fails everything that is under way.
+    /// Ends the use of copies, and fails everything that is under way.
     fn end(&mut self) {
+        // Programs that have mapped the memory must not read a copy that the next near cache, which
+        // they do not know yet, has replaced.
+        self.origin.copies.store().limit_readers(0);
         for job in self.origin.take_jobs() {
             self.refuse(job);
         }

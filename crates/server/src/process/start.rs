@@ -272,7 +272,7 @@ fn with_cache(
     let server = Server::with(options, credentials, cache);
     let server = server.map_err(|error| Failure::new(error.exit_code(), error))?;
     if let Some(pid) = predecessor.and_then(|predecessor| predecessor.pid) {
-        server.followers.await_end_of(pid);
+        server.succession.await_end_of(pid);
     }
     Ok(server)
 }

@@ -14,6 +14,7 @@ pub(crate) mod memory_file;
 pub(crate) mod open;
 pub(crate) mod progress;
 pub(crate) mod statistics;
+pub(crate) mod succession;
 mod upkeep;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -34,6 +35,7 @@ use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
 use crate::observe::readers::Readers;
 use crate::observe::watch::{self, Watchers};
+use crate::server::succession::Succession;
 use crate::stop::Stop;
 use crate::users::Users;
 use access::Access;
@@ -59,6 +61,7 @@ pub struct Server {
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) followers: Arc<Followers>,
+    pub(crate) succession: Arc<Succession>,
     pub(crate) connections: Connections,
     pub(crate) statistics: Statistics,
     pub(crate) upkeep: Upkeep,
@@ -98,8 +101,10 @@ impl Server {
         if options.log.slower_than.is_some() {
             log.time_commands();
         }
-        let near =
-            Near::new(&options, &cache, &log, |origin| statistics.counters(Thread::Near(origin)))?;
+        let succession = Arc::new(Succession::default());
+        let near = Near::new(&options, &cache, &log, &succession, |origin| {
+            statistics.counters(Thread::Near(origin))
+        })?;
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),
@@ -121,7 +126,8 @@ impl Server {
                 near.note_departure(leaving);
             }
         });
-        let followers = Arc::new(Followers::new(options.follower_count_max));
+        let followers =
+            Arc::new(Followers::new(options.follower_count_max, Arc::clone(&succession)));
         if followers.are_allowed() {
             cache.set_change_listener(Arc::clone(&followers) as _);
         }
@@ -151,6 +157,7 @@ impl Server {
             leases: Leases::default(),
             watchers,
             followers,
+            succession,
             connections: Connections::new(&options),
             statistics,
             upkeep: Upkeep { crawler, prefix_removals, censuses },

@@ -117,6 +117,15 @@ impl Upgrade {
         supervisor.notify_reloading();
         // Before the new process exists, because it may change items as soon as it is ready.
         server.followers.suspend();
+        if let Some(near) = &server.near
+            && !near.drop_copies_for_successor()
+        {
+            server.succession.give_up();
+            log::error(format_args!(
+                "larderd: SIGUSR2: no upgrade: the threads of the origins do not respond"
+            ));
+            return supervisor.notify_ready();
+        }
         match self.start(sockets, memory.as_ref(), admin) {
             Ok(successor) => {
                 log::info(format_args!(
@@ -127,7 +136,7 @@ impl Upgrade {
             }
             Err(error) => {
                 log::error(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
-                server.followers.resume();
+                server.succession.give_up();
                 supervisor.notify_ready();
             }
         }
@@ -220,7 +229,7 @@ impl Upgrade {
         };
         // Kills the new process.
         self.stage = Stage::None;
-        server.followers.resume();
+        server.succession.give_up();
         log::error(format_args!(
             "larderd: process {pid} does not take over, and this process continues: {failure}"
         ));

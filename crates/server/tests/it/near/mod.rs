@@ -13,6 +13,7 @@ mod readers;
 mod security;
 mod several;
 mod timed;
+mod upgrade;
 
 use std::time::{Duration, Instant};
 

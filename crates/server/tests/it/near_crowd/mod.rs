@@ -20,7 +20,7 @@ use larder_testkit::{Address, ServerUnderTest, Stream};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::near::{await_state, count, start_near};
-use crate::near_history::cluster::Origin;
+use crate::near_history::cluster::Server;
 use judge::{Floor, Key, number_in, value};
 
 const CONNECTIONS: usize = 10_000;
@@ -32,7 +32,7 @@ const KEYS: usize = 3000;
 const STALE_MAX: Duration = Duration::from_secs(2);
 const UPGRADE_PERIOD: Duration = Duration::from_secs(60);
 const NEAR_MIB: u64 = 32;
-/// `-m` of an [`Origin`].
+/// `-m` of an [`Server`].
 const ORIGIN_MIB: u64 = 256;
 /// Code, stacks, the table of interest, and memory that the allocator keeps.
 const CONSTANT_MIB: u64 = 48;
@@ -45,7 +45,7 @@ const ERRORS: [&str; 2] =
 
 /// What the threads share.
 struct Run {
-    origin: Origin,
+    origin: Server,
     near: ServerUnderTest,
     keys: Vec<Key>,
     stop: AtomicBool,
@@ -99,7 +99,7 @@ impl Run {
     fn start() -> Result<Self> {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
-        let origin = Origin::start(true)?;
+        let origin = Server::origin(true)?;
         let near_mib = NEAR_MIB.to_string();
         let near = start_near(&origin.address.to_string(), &["-c", "12000", "-m", &near_mib])?;
         await_state(&near, "copies")?;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,9 @@ pub(super) struct Round {
     pub(super) keys: Keys,
     /// The beginning of the history.
     pub(super) clock: Instant,
-    pub(super) until: Instant,
+    pub(super) longest: Instant,
+    /// True if the round ends before [`Self::longest`].
+    pub(super) is_over: AtomicBool,
     /// The number of writes in 10,000 commands. Few let copies live long, many let writes meet.
     pub(super) writes: u64,
     pub(super) origins: Vec<Address>,
@@ -41,6 +44,15 @@ pub(super) struct Round {
 impl Round {
     pub(super) fn now(&self) -> u64 {
         self.clock.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// Returns when the round ends.
+    pub(super) fn until(&self) -> Instant {
+        if self.is_over.load(Relaxed) { self.clock } else { self.longest }
+    }
+
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Relaxed);
     }
 
     /// Returns the address of an origin, and its keys.
@@ -125,7 +137,7 @@ impl<'a> Client<'a> {
     /// # Errors
     /// An answer is not one of the protocol, or has a value of another key.
     pub(super) fn run(&mut self) -> Result<()> {
-        while Instant::now() < self.round.until {
+        while Instant::now() < self.round.until() {
             if self.is_connected() {
                 self.command().with_context(|| format!("client {}", self.number))?;
             } else {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ pub(super) const MAX_STALE: Duration = Duration::from_millis(500);
 pub(super) const TTL: Duration = Duration::from_secs(1);
 const ORIGIN_TIMEOUT: Duration = Duration::from_millis(250);
 pub(super) const NEARS: usize = 3;
+const ORIGINS: usize = 3;
 
 /// The options of an origin.
 fn origin_args(follows: bool) -> Vec<String> {
@@ -44,7 +45,8 @@ fn near_args(origins: &[SocketAddr]) -> Vec<String> {
     let origins = origins.iter().map(ToString::to_string).collect::<Vec<_>>();
     let origin = format!("--origin={}", origins.join(","));
     let options = [format!("--near-max-stale={stale}ms"), format!("--origin-timeout={timeout}ms")];
-    [vec!["-t".to_owned(), "2".to_owned(), origin], options.to_vec()].concat()
+    let more = ["-t", "2", "--upgrade-drain=1", &origin].map(str::to_owned);
+    [more.to_vec(), options.to_vec()].concat()
 }
 
 fn socket_in(folder: &TempDir, number: usize) -> PathBuf {
@@ -60,6 +62,8 @@ pub(super) enum Between {
     Timed,
     /// Near caches of three origins.
     Several,
+    /// Near caches of three origins, without proxies. All of them can be upgraded.
+    Upgraded,
     /// Nothing: clients use the proxies. So every read returns the item of the origin.
     Nothing,
     /// Caches that break a promise.
@@ -67,11 +71,13 @@ pub(super) enum Between {
 }
 
 pub(super) struct Cluster {
-    pub(super) origins: Vec<Origin>,
+    pub(super) origins: Vec<Server>,
+    /// The addresses by which near caches know the origins.
+    names: Vec<SocketAddr>,
     /// In front of the origin, one for each near cache, or if there are several origins, one in
     /// front of each for all near caches: they must know the origins by the same names.
     pub(super) proxies: Vec<Proxy>,
-    pub(super) nears: Vec<ServerUnderTest>,
+    pub(super) nears: Vec<Server>,
     /// The places, with the addresses that their clients use. The origin is the first.
     pub(super) places: Vec<(Place, Address)>,
     /// The staleness bound of the places.
@@ -83,9 +89,11 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn start(between: Between) -> Result<Self> {
-        let count = if matches!(between, Between::Several) { NEARS } else { 1 };
-        let follows = matches!(between, Between::Near | Between::Several);
-        let origins = (0..count).map(|_| Origin::start(follows)).collect::<Result<Vec<_>>>()?;
+        let is_upgraded = matches!(between, Between::Upgraded);
+        let count = if is_upgraded || matches!(between, Between::Several) { ORIGINS } else { 1 };
+        let near_count = if is_upgraded { NEARS + 1 } else { NEARS };
+        let follows = !matches!(between, Between::Timed);
+        let origins = (0..count).map(|_| Server::origin(follows)).collect::<Result<Vec<_>>>()?;
         let place = |name: String, stale: Duration, address: SocketAddr| {
             let max_stale = stale.as_nanos() as u64;
             (Place { name, max_stale }, Address::Tcp(address))
@@ -95,24 +103,24 @@ impl Cluster {
         let mut places = vec![place("the origin".to_owned(), Duration::ZERO, origins[0].address)];
         let (mut nears, mut wrong) = (Vec::new(), Vec::new());
         let behind = |number: usize| Proxy::start(origins[number % count].address);
-        let proxies = (0..NEARS).map(behind).collect::<io::Result<Vec<_>>>()?;
-        let all = proxies.iter().map(Proxy::address).collect::<Vec<_>>();
-        for number in 1..=NEARS {
-            let proxy = &proxies[number - 1];
+        let proxy_count = if is_upgraded { 0 } else { NEARS };
+        let proxies = (0..proxy_count).map(behind).collect::<io::Result<Vec<_>>>()?;
+        let names: Vec<_> = match is_upgraded {
+            true => origins.iter().map(|origin| origin.address).collect(),
+            false => proxies.iter().map(Proxy::address).collect(),
+        };
+        for number in 1..=near_count {
             let (stale, address) = match between {
-                Between::Nothing => (Duration::ZERO, proxy.address()),
-                Between::Near | Between::Timed | Between::Several => {
-                    let address = free_address()?;
-                    let of_near = if count > 1 { &all[..] } else { &[proxy.address()] };
-                    let mut args = near_args(of_near);
-                    let socket = socket_in(&folder, number);
-                    args.push(format!("--listen={address},unix[readers]:{}", socket.display()));
-                    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-                    nears.push(ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?);
+                Between::Nothing => (Duration::ZERO, names[number - 1]),
+                Between::Near | Between::Timed | Between::Several | Between::Upgraded => {
+                    let origins = if count > 1 { &names[..] } else { &names[number - 1..number] };
+                    let near = Server::near(origins, &socket_in(&folder, number))?;
+                    let address = near.address;
+                    nears.push(near);
                     (max_stale, address)
                 }
                 Between::Wrong(fault) => {
-                    let cache = WrongCache::start(proxy.address(), fault)?;
+                    let cache = WrongCache::start(names[number - 1], fault)?;
                     let address = cache.address();
                     wrong.push(cache);
                     (MAX_STALE, address)
@@ -120,7 +128,7 @@ impl Cluster {
             };
             places.push(place(format!("near cache {number}"), stale, address));
         }
-        Ok(Self { origins, proxies, nears, places, max_stale, folder, _wrong: wrong })
+        Ok(Self { origins, names, proxies, nears, places, max_stale, folder, _wrong: wrong })
     }
 
     /// Returns the socket for clients that read the memory of a place. If it does not exist,
@@ -167,8 +175,7 @@ impl Cluster {
     /// Returns the addresses of the origins, and the owners of keys.
     pub(super) fn origins(&self) -> Origins {
         let addresses = self.origins.iter().map(|origin| Address::Tcp(origin.address)).collect();
-        let names = self.proxies.iter().take(self.origins.len()).map(|proxy| proxy.address());
-        Origins { addresses, ring: ring(&names.collect::<Vec<_>>()) }
+        Origins { addresses, ring: ring(&self.names[..self.origins.len()]) }
     }
 }
 
@@ -204,8 +211,8 @@ fn points(text: &str) -> [u32; 4] {
     [0, 4, 8, 12].map(|at| u32::from_le_bytes([sum[at], sum[at + 1], sum[at + 2], sum[at + 3]]))
 }
 
-/// An origin with a memory file, which can be killed and upgraded.
-pub(crate) struct Origin {
+/// A server that can be killed and upgraded.
+pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     args: Vec<String>,
     pub(crate) pid_file: PidFile,
@@ -214,18 +221,29 @@ pub(crate) struct Origin {
     folder: TempDir,
 }
 
-impl Origin {
-    pub(crate) fn start(follows: bool) -> Result<Self> {
+impl Server {
+    /// Starts an origin with a memory file.
+    pub(crate) fn origin(follows: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        symlink(binary(), folder.path().join("larderd"))?;
-        let path = |name: &str| folder.path().join(name).display().to_string();
         let mut args = origin_args(follows);
-        args.extend(["-P".to_owned(), path("pid"), "-e".to_owned(), path("cache")]);
-        let pid_file = PidFile(path("pid").into());
-        let address = free_address()?;
-        let origin = Self { address, args, pid_file, process: Mutex::new(None), folder };
-        origin.begin()?;
-        Ok(origin)
+        args.extend(["-e".to_owned(), folder.path().join("cache").display().to_string()]);
+        Self::start(folder, free_address()?, args)
+    }
+
+    /// Starts a near cache, whose memory clients read by a socket.
+    pub(crate) fn near(origins: &[SocketAddr], socket: &Path) -> Result<Self> {
+        let (mut args, address) = (near_args(origins), free_address()?);
+        args.push(format!("--listen={address},unix[readers]:{}", socket.display()));
+        Self::start(tempfile::tempdir()?, address, args)
+    }
+
+    fn start(folder: TempDir, address: SocketAddr, mut args: Vec<String>) -> Result<Self> {
+        symlink(binary(), folder.path().join("larderd"))?;
+        let pid_file = PidFile(folder.path().join("pid"));
+        args.extend(["-P".to_owned(), pid_file.0.display().to_string()]);
+        let server = Self { address, args, pid_file, process: Mutex::new(None), folder };
+        server.begin()?;
+        Ok(server)
     }
 
     /// Starts a process, and waits until it accepts connections and has written its id.
@@ -237,11 +255,18 @@ impl Origin {
         wait_until("the pid file is written", || self.pid_file.pid().is_ok())
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+    /// Replaces the program that an upgrade starts.
+    pub(crate) fn replace_program(&self, path: &str) -> Result<()> {
+        let link = self.folder.path().join("larderd");
+        fs::remove_file(&link)?;
+        Ok(symlink(path, link)?)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(self.pid_file.pid()?, signal)?)
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.process.lock().unwrap().as_ref().map(ServerUnderTest::log).unwrap_or_default()
     }
 

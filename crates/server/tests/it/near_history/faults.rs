@@ -22,14 +22,16 @@ pub(super) struct Faults {
     pub(super) stops: bool,
     /// The origin is killed, upgraded, stopped and continued.
     pub(super) origin: bool,
+    /// All servers are upgraded, one after the other.
+    pub(super) upgrades: bool,
 }
 
 impl Faults {
-    pub(super) const ALL: Self = Self { network: true, stops: true, origin: true };
+    pub(super) const ALL: Self = Self { network: true, stops: true, origin: true, upgrades: false };
 
     pub(super) fn random(random: &mut Random) -> Self {
         let mut is = || random.below(2) == 0;
-        Self { network: is(), stops: is(), origin: is() }
+        Self { network: is(), stops: is(), origin: is(), upgrades: false }
     }
 }
 
@@ -55,9 +57,9 @@ impl<'a> Causer<'a> {
     /// of the round.
     fn pause(&mut self, longest_ms: u64) -> bool {
         let pause = self.some(longest_ms);
-        let rest = self.round.until.saturating_duration_since(Instant::now());
+        let rest = self.round.until().saturating_duration_since(Instant::now());
         sleep(pause.min(rest));
-        Instant::now() < self.round.until
+        Instant::now() < self.round.until()
     }
 
     fn some(&mut self, longest_ms: u64) -> Duration {
@@ -119,7 +121,7 @@ impl<'a> Causer<'a> {
             let flows = Flows { to_server: Flow::Pass, to_client: delay };
             links.iter().for_each(|link| link.set(&flows));
             sleep(Duration::from_millis(100));
-            if Instant::now() >= self.round.until {
+            if Instant::now() >= self.round.until() {
                 break;
             }
         }
@@ -178,6 +180,19 @@ impl<'a> Causer<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Replaces each origin and each near cache by a successor, one after the other. The last one
+    /// ends the round.
+    pub(super) fn upgrades(&mut self) -> Result<()> {
+        let Cluster { origins, nears, .. } = self.cluster;
+        for server in origins.iter().chain(nears) {
+            self.pause(500);
+            server.upgrade()?;
+            self.count += 1;
+        }
+        self.round.end();
         Ok(())
     }
 

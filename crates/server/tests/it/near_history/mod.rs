@@ -21,6 +21,7 @@ mod reply;
 mod wrong;
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -36,6 +37,8 @@ use reply::Connection;
 use wrong::Fault;
 
 const ROUND: Duration = Duration::from_secs(4);
+/// The longest time of an upgrade of all servers.
+const UPGRADE_PATIENCE: Duration = Duration::from_secs(60);
 const REST_PATIENCE: Duration = Duration::from_secs(10);
 const SEED: &str = "LARDER_NEAR_SEED";
 
@@ -56,6 +59,8 @@ struct Run {
     rounds: u64,
     commands: u64,
     lost: u64,
+    /// The errors that clients have received.
+    errors: Vec<String>,
     local: u64,
     faults: u64,
 }
@@ -64,6 +69,7 @@ struct Run {
 struct Recorded {
     events: Vec<Event>,
     lost: u64,
+    errors: Vec<String>,
     local: u64,
     faults: u64,
 }
@@ -74,7 +80,17 @@ impl Run {
         println!("{SEED}={seed}");
         let random = Random::with_seed(seed | 1);
         let cluster = Cluster::start(between)?;
-        Ok(Self { cluster, seed, random, rounds: 0, commands: 0, lost: 0, local: 0, faults: 0 })
+        Ok(Self {
+            cluster,
+            seed,
+            random,
+            rounds: 0,
+            commands: 0,
+            lost: 0,
+            errors: Vec::new(),
+            local: 0,
+            faults: 0,
+        })
     }
 
     /// Runs the clients and the faults for some time, and returns the violations.
@@ -90,14 +106,16 @@ impl Run {
         let origins = origins.addresses;
         let writes = self.random.one_of(&[3, 20, 200, 1000, 5000]);
         let clock = Instant::now();
-        let until = clock + duration;
-        let round = Round { keys, clock, until, writes, origins, removing: Mutex::default() };
+        let (longest, is_over) = (clock + duration, AtomicBool::new(false));
+        let round =
+            Round { keys, clock, longest, is_over, writes, origins, removing: Mutex::default() };
         let recorded = self.record(&round, faults).with_context(|| self.explained())?;
         self.cluster.calm()?;
         let places = self.cluster.places.iter().map(|(place, _)| place.clone()).collect();
         let mut history = History { places, keys: round.keys.names.clone(), ..History::default() };
-        for Recorded { events, lost, local, faults } in recorded {
+        for Recorded { events, lost, errors, local, faults } in recorded {
             self.lost += lost;
+            self.errors.extend(errors);
             self.local += local;
             self.faults += faults;
             history.events.extend(events);
@@ -127,8 +145,8 @@ impl Run {
                 client.socket = cluster.readers_socket(place);
                 scope.spawn(move || {
                     client.run()?;
-                    let Client { events, lost, local, .. } = client;
-                    Ok(Recorded { events, lost, local, faults: 0 })
+                    let Client { events, lost, errors, local, .. } = client;
+                    Ok(Recorded { events, lost, errors, local, faults: 0 })
                 })
             });
             let mut threads: Vec<_> = clients.collect();
@@ -145,12 +163,15 @@ impl Run {
             if faults.origin {
                 causes.push(Box::new(Causer::origin));
             }
+            if faults.upgrades {
+                causes.push(Box::new(Causer::upgrades));
+            }
             for (cause, seed) in causes.into_iter().zip(&seeds[client_count..]) {
                 let mut causer = Causer::new(cluster, round, *seed);
                 threads.push(scope.spawn(move || {
                     cause(&mut causer)?;
                     let Causer { events, count, .. } = causer;
-                    Ok(Recorded { events, lost: 0, local: 0, faults: count })
+                    Ok(Recorded { events, errors: Vec::new(), lost: 0, local: 0, faults: count })
                 }));
             }
             let join = |thread: thread::ScopedJoinHandle<'_, Result<Recorded>>| {
@@ -318,6 +339,28 @@ fn keep_promises(between: Between) -> Result<u64> {
     run.summary();
     ensure!(run.commands > 10_000 && run.faults > 0, "too calm");
     Ok(run.local)
+}
+
+/// Three origins and four near caches are upgraded, one after the other, while clients use them.
+#[test]
+fn a_rolling_upgrade_loses_only_requests_in_flight() -> Result<()> {
+    let mut run = Run::start(Between::Upgraded)?;
+    let faults = Faults { upgrades: true, ..Faults::default() };
+    let found = run.round(UPGRADE_PATIENCE, faults)?;
+    run.summary();
+    run.require_none(&found)?;
+    ensure!(run.faults == 7, "{} upgrades", run.faults);
+    // An origin that is about to end begins no removal by prefix.
+    let is_removal = |error: &&String| error.starts_with("delete_prefix");
+    let (removals, others): (Vec<_>, Vec<_>) = run.errors.iter().partition(is_removal);
+    println!("{} removals were refused; other errors: {others:?}", removals.len());
+    let lost = run.lost - removals.len() as u64;
+    let in_flight = run.cluster.client_count() as u64 * run.faults;
+    ensure!(lost <= in_flight, "{lost} requests have failed, and {in_flight} were in flight");
+    let were_sent =
+        others.iter().all(|error| error.ends_with("SERVER_ERROR origin did not answer"));
+    ensure!(were_sent, "errors of requests that were not in flight: {others:?}");
+    Ok(())
 }
 
 /// Every read at the proxies of a server returns its item, so that even a staleness of 0 holds.
