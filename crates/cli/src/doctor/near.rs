@@ -10,6 +10,7 @@ pub(super) const RULES: &[Rule] = &[
     passes_everything,
     copies_for_a_time,
     is_late,
+    has_unusable_weights,
     is_not_answered,
     loses_its_stream,
     is_flushed,
@@ -20,40 +21,78 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn cannot_reach_its_origin(facts: &Facts) -> Option<Finding> {
-    (facts.word("near_state") == "unreachable").then(|| {
-        let sentence = "the origin cannot be reached, so that every request fails; the log of this \
-                        server has the reason. Start the origin, or correct --origin, --origin-ca, \
-                        --origin-login or the firewall";
-        Finding::new("near-unreachable", sentence.to_owned())
+    let unreachable = facts.number("near_origins_unreachable");
+    (unreachable > 0).then(|| {
+        let sentence = format!(
+            "{} cannot be reached, so that every request for its keys fails; larder stats origins \
+             names it, and the log of this server has the reason. Start the origin, or correct \
+             --origin, --origin-ca, --origin-login or the firewall",
+            of_origins(unreachable, facts)
+        );
+        Finding::new("near-unreachable", sentence)
     })
 }
 
 fn passes_everything(facts: &Facts) -> Option<Finding> {
-    (facts.word("near_state") == "passes").then(|| {
-        let sentence = "the origin reports no changes at the moment, so that nothing is copied and \
-                        every request crosses the network; the log of this server has the reason. \
-                        It reports nothing while it is upgraded or another process has its memory \
-                        file open";
-        Finding::new("near-passes", sentence.to_owned())
+    let passing = facts.number("near_origins_passing");
+    (passing > 0).then(|| {
+        let sentence = format!(
+            "{} reports no changes at the moment, so that none of its items is copied and every \
+             request for its keys crosses the network; the log of this server has the reason. An \
+             origin reports nothing while it is upgraded or another process has its memory file \
+             open",
+            of_origins(passing, facts)
+        );
+        Finding::new("near-passes", sentence)
     })
 }
 
 fn copies_for_a_time(facts: &Facts) -> Option<Finding> {
-    (facts.word("near_state") == "timed").then(|| {
-        let sentence = "the origin reports no changes, so that each copy is used for --near-ttl and \
-                        may be out of date for as long. If the origin is a larderd, start it with \
-                        --followers and at least the number of its near caches; if it is a \
-                        memcached, ignore this";
-        Finding::new("near-timed", sentence.to_owned())
+    let timed = facts.number("near_origins_timed");
+    (timed > 0).then(|| {
+        let sentence = format!(
+            "{} reports no changes, so that each copy of its items is used for --near-ttl and may \
+             be out of date for as long. If the origin is a larderd, start it with --followers and \
+             at least the number of its near caches; if it is a memcached, ignore this",
+            of_origins(timed, facts)
+        );
+        Finding::new("near-timed", sentence)
     })
 }
 
 fn is_late(facts: &Facts) -> Option<Finding> {
-    (facts.word("near_state") == "copies" && facts.number("near_fresh") == 0).then(|| {
-        let sentence = "the origin has not answered for longer than --near-max-stale, so that \
-                        copies are not used. Look for an origin that hangs or a network that loses \
-                        packets; if the finding disappears, the connection had just begun";
-        Finding::new("near-late", sentence.to_owned())
+    let number = |name| facts.number(name);
+    let passing = number("near_origins_unreachable") + number("near_origins_passing");
+    let followed = number("near_origins").saturating_sub(passing);
+    let late = followed.saturating_sub(number("near_fresh"));
+    (late > 0 && facts.word("near_state") != "unknown").then(|| {
+        let sentence = format!(
+            "{} has not answered for about --near-max-stale, so that copies of its items are not \
+             used. Look for an origin that hangs or a network that loses packets; if the finding \
+             disappears, the connection had just begun",
+            of_origins(late, facts)
+        );
+        Finding::new("near-late", sentence)
+    })
+}
+
+/// Returns the subject of a sentence about some of the origins.
+fn of_origins(count: u64, facts: &Facts) -> String {
+    match facts.number("near_origins") {
+        0 | 1 => "the origin".to_owned(),
+        all => format!("an origin ({count} of {all})"),
+    }
+}
+
+fn has_unusable_weights(facts: &Facts) -> Option<Finding> {
+    let failures = facts.number("near_weights_reload_failures");
+    (failures > 0).then(|| {
+        let sentence = format!(
+            "the file of --origin-weights could not be used {failures} times since the start, and \
+             the weights stayed as they were; the log has the reason. Correct the file, and compare \
+             larder stats origins: near caches with other weights look for keys at other origins"
+        );
+        Finding::new("near-weights", sentence)
     })
 }
 
@@ -195,6 +234,7 @@ pub(super) mod tests {
     /// The statistics of a near cache without problems.
     const HEALTHY: &[(&str, &str)] = &[
         ("near_state", "copies"),
+        ("near_origins", "1"),
         ("near_fresh", "1"),
         ("uptime", "36000"),
         ("cmd_get", "100000"),
@@ -215,10 +255,12 @@ pub(super) mod tests {
     fn each_statistic_has_its_finding() {
         assert_eq!(found(RULES, HEALTHY), []);
         for (name, rows) in [
-            ("near-unreachable", &[("near_state", "unreachable")][..]),
-            ("near-passes", &[("near_state", "passes")]),
-            ("near-timed", &[("near_state", "timed")]),
+            ("near-unreachable", &[("near_origins_unreachable", "1"), ("near_origins", "2")][..]),
+            ("near-passes", &[("near_origins_passing", "1"), ("near_fresh", "0")]),
+            ("near-timed", &[("near_origins_timed", "1")]),
             ("near-late", &[("near_fresh", "0")]),
+            ("near-late", &[("near_fresh", "1"), ("near_origins", "2")]),
+            ("near-weights", &[("near_weights_reload_failures", "1")]),
             ("near-silent", &[("near_unanswered", "23")]),
             ("near-streams-lost", &[("near_streams_lost", "10")]),
             ("near-flushed", &[("near_flushes", "10")]),

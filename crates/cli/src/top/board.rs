@@ -53,6 +53,7 @@ pub(super) enum Kind {
     Evictions,
     Disk,
     Near,
+    Origins,
     Followers,
     Connections,
     HotByRate,
@@ -83,6 +84,7 @@ impl Board {
         self.tables.extend([memory(&change), evictions(&change)]);
         self.tables.extend(disk(&change, &now));
         self.tables.extend(near(&change, &now));
+        self.tables.extend(origins(&now));
         self.tables.extend(followers(&change));
         self.tables.push(connections(&change, &now));
         self.tables.extend(hot_tables(&now.hot));
@@ -311,8 +313,10 @@ fn disk(change: &Change<'_>, now: &Sample) -> Option<Table> {
 /// Returns the table of a near cache; `None` if the server owns its items.
 fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
     let state = now.status["larder"]["near_state"].as_str()?.escape_default().to_string();
-    let is_fresh = change.total("near_fresh") == Some(1.0);
+    let (fresh, all) = (change.total("near_fresh"), change.total("near_origins"));
+    let is_fresh = fresh == all;
     let state = match &*state {
+        "mixed" => format!("{} of {} usable", count(fresh), count(all)),
         "copies" if is_fresh => "reports its changes".to_owned(),
         "copies" => "late: copies unused".to_owned(),
         "passes" => "reports no changes".to_owned(),
@@ -323,7 +327,7 @@ fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
     let (hits, ahead) = (change.grown("get_hits"), change.grown("near_ahead"));
     let hits = hits.zip(ahead).map(|(hits, ahead)| (hits - ahead).max(0.0));
     let rows = vec![
-        ("origin", state),
+        (if all > Some(1.0) { "origins" } else { "origin" }, state),
         ("hit ratio", percent(hits, change.grown("cmd_get"))),
         ("fetched per second", count(change.rate(&["near_fetches"]))),
         ("passed to it per second", count(change.rate(&["near_passed"]))),
@@ -333,6 +337,32 @@ fn near(change: &Change<'_>, now: &Sample) -> Option<Table> {
         ("streams lost", count(change.total("near_streams_lost"))),
     ];
     Some(pairs(Kind::Near, "Near cache", rows))
+}
+
+/// Returns the table of the origins of a near cache; `None` unless there are several.
+fn origins(now: &Sample) -> Option<Table> {
+    let mut origins: Vec<&Value> = now.status["origins"].as_array()?.iter().collect();
+    if origins.len() < 2 {
+        return None;
+    }
+    // Those with trouble first.
+    origins.sort_by_key(|origin| origin["fresh"].as_bool());
+    let row = |origin: &&Value| {
+        let text =
+            |name: &str| origin[name].as_str().unwrap_or(UNKNOWN).escape_default().to_string();
+        let number = |name: &str| origin[name].as_f64();
+        let failed = number("unreachable").zip(number("unanswered"));
+        vec![
+            text("address"),
+            text("state"),
+            percent(number("share"), Some(1.0)),
+            count(number("fetches")),
+            count(failed.map(|(unreachable, unanswered)| unreachable + unanswered)),
+        ]
+    };
+    let rows = origins.iter().take(ORIGINS_MAX).map(row).collect();
+    let head = vec!["origin", "state", "keys", "fetched", "failed"];
+    Some(Table { kind: Kind::Origins, title: "Origins", head, rows, note: "" })
 }
 
 /// Returns the table of the near caches that follow the server; `None` without followers.
@@ -392,6 +422,9 @@ fn hot_tables(hot: &Result<Value, &'static str>) -> Vec<Table> {
         table(Kind::HotByBytes, "Hot keys by bytes", by_bytes, NO_HOT_KEYS),
     ]
 }
+
+/// The most origins that are shown.
+const ORIGINS_MAX: usize = 16;
 
 /// The member of a hot key that a column shows, and the function that formats it.
 type Column = (&'static str, fn(f64) -> String);

@@ -484,6 +484,7 @@ mod tests {
         };
         let near = |time_ms: u64, state: &str, is_fresh: bool| {
             let rows = json!({ "near_state": state, "near_fresh": u64::from(is_fresh),
+                "near_origins": 1,
                 "near_fetches": time_ms / 10, "near_passed": 0, "near_changes": time_ms / 20,
                 "near_dropped": 0, "near_unreachable": 3, "near_unanswered": 4,
                 "near_streams_lost": 2 });
@@ -505,7 +506,19 @@ mod tests {
             board.show(near(5000, state, is_fresh));
             assert_shows(&all_pages(&board, (120, 40)), &[shown]);
         }
-        assert!(!board.text().contains("Followers"));
+        assert!(!board.text().contains("Followers") && !board.text().contains("Origins"));
+        let mut several = near(6000, "mixed", true);
+        several.status["larder"]["near_origins"] = json!(2);
+        let of_two = |address: &str, state: &str, is_fresh: bool| {
+            json!({ "address": address, "state": state, "share": 0.5, "fresh": is_fresh,
+                "fetches": 77, "unreachable": 4, "unanswered": 5 })
+        };
+        several.status["origins"] =
+            json!([of_two("a:1", "copies", true), of_two("b:2", "unreachable", false)]);
+        board.show(several);
+        let shown = [" Origins ", "1 of 2 usable", "b:2     unreachable", "50", "77", "9"];
+        assert_shows(&all_pages(&board, (120, 40)), &shown);
+        assert_shows(&all_pages(&board, (80, 24)), &shown);
         let origin = |number: u64| json!({ "followers": number, "follower_changes": 9 });
         board.show(of(7000, origin(2)));
         assert_shows(&all_pages(&board, (120, 40)), &[" Followers ", "near caches "]);

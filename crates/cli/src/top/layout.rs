@@ -127,6 +127,7 @@ const LEFT: &[Part] = &[
     Part::Table(Kind::Evictions),
     Part::Table(Kind::Disk),
     Part::Table(Kind::Near),
+    Part::Table(Kind::Origins),
 ];
 
 const RIGHT: &[Part] = &[
@@ -143,6 +144,7 @@ const NARROW: &[Part] = &[
     Part::Table(Kind::Requests),
     Part::Table(Kind::HotByRate),
     Part::Table(Kind::Near),
+    Part::Table(Kind::Origins),
     Part::Table(Kind::Followers),
     Part::Table(Kind::Latency),
     Part::Table(Kind::Evictions),

@@ -167,7 +167,7 @@ impl Near {
     }
 
     /// Reports that a copy has left the cache. Called while locks of the cache are held.
-    pub(crate) fn note_departure(&self, leaving: &Leaving<'_>) {
+    fn note_departure(&self, leaving: &Leaving<'_>) {
         if leaving.reason() == Reason::Cleared {
             return;
         }
@@ -204,6 +204,16 @@ impl Near {
         let mut names = self.origins.iter().map(|origin| origin.state_name());
         let first = names.next().unwrap_or("unknown");
         if names.all(|name| name == first) { first } else { "mixed" }
+    }
+}
+
+/// Returns a function that reports that a copy has left the cache. It does not keep the near cache.
+pub(crate) fn departures(near: &Arc<Near>) -> impl Fn(&Leaving<'_>) + Send + Sync + 'static {
+    let near = Arc::downgrade(near);
+    move |leaving| {
+        if let Some(near) = near.upgrade() {
+            near.note_departure(leaving);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod statistics;
 pub(crate) mod succession;
 mod upkeep;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder::{Cache, LimitError, StoreError, Wait};
 use larder_item::{Deadline, Second};
@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::followers::Followers;
 use crate::log::{self, Level, Log};
 use crate::memory::control::MemoryControl;
-use crate::near::Near;
+use crate::near::{self, Near};
 use crate::observe::census::Censuses;
 use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
@@ -96,11 +96,7 @@ impl Server {
         let disk_threads = if options.disk_tier.is_some() { DISK_THREADS } else { 0 };
         let statistics = Statistics::new(&options, &cache, disk_threads);
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let log = Arc::new(Log::new(options.verbosity));
-        log.set_prefixes(options.stat_prefix_delimiter.is_some());
-        if options.log.slower_than.is_some() {
-            log.time_commands();
-        }
+        let log = new_log(&options);
         let succession = Arc::new(Succession::default());
         let near = Near::new(&options, &cache, &log, &succession, |origin| {
             statistics.counters(Thread::Near(origin))
@@ -117,13 +113,12 @@ impl Server {
         let classes = &statistics.classes;
         let eviction_counters = Arc::clone(statistics.class_tally.eviction_counters());
         let evictions = watch::evictions(&watchers, Arc::clone(classes));
-        // The hook must not keep the cache.
-        let copies = near.as_ref().map(Arc::downgrade);
+        let departures = near.as_ref().map(near::departures);
         cache.set_departure_hook(move |leaving| {
             eviction_counters.count(leaving);
             evictions(leaving);
-            if let Some(near) = copies.as_ref().and_then(Weak::upgrade) {
-                near.note_departure(leaving);
+            if let Some(note) = &departures {
+                note(leaving);
             }
         });
         let followers =
@@ -311,6 +306,16 @@ pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Descriptors for the admin listener's runtime, and for the files that a request reads.
 const ADMIN_RUNTIME: usize = 8;
+
+/// Creates the log that these options ask for.
+fn new_log(options: &Options) -> Arc<Log> {
+    let log = Log::new(options.verbosity);
+    log.set_prefixes(options.stat_prefix_delimiter.is_some());
+    if options.log.slower_than.is_some() {
+        log.time_commands();
+    }
+    Arc::new(log)
+}
 
 /// For files that libraries and the runtime open occasionally.
 const DESCRIPTORS_SPARE: usize = 16;

@@ -22,8 +22,10 @@ pub(super) fn show(origins: &[OriginRow], page: &mut Page) {
     }
 }
 
-/// The name and the help of each gauge, and its value for an origin.
-const GAUGES: [(&str, &str, fn(&OriginRow) -> String); 3] = [
+/// The name and the help of a gauge, and its value for an origin.
+type Gauge = (&'static str, &'static str, fn(&OriginRow) -> String);
+
+const GAUGES: [Gauge; 3] = [
     ("reachable", "1 unless the last attempt to connect to the origin failed.", |row| {
         u8::from(row.state != "unreachable").to_string()
     }),

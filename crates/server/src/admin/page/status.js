@@ -99,6 +99,14 @@ function showEvictions(status, change) {
   ]);
 }
 
+const ORIGIN_STATES = {
+  copies: "reports its changes",
+  timed: "reports no changes: copies expire",
+  passes: "reports no changes at the moment",
+  unreachable: "unreachable",
+  unknown: "has not answered yet",
+};
+
 function showConnections(status, change) {
   const now = status.stats;
   const rows = [
@@ -116,11 +124,16 @@ function showConnections(status, change) {
   }
   // Absent without --origin.
   if (status.larder.near_fresh !== undefined) {
-    rows.push(["copies of the origin's items may be used",
-      right(status.larder.near_fresh ? "yes" : "no")]);
-    rows.push(["fetched from the origin", total(status.larder.near_fetches)]);
-    rows.push(["passed to the origin", total(status.larder.near_passed)]);
-    rows.push(["changes that the origin reported", total(status.larder.near_changes)]);
+    rows.push(["origins whose copies may be used",
+      right(`${count(status.larder.near_fresh)} of ${count(status.larder.near_origins)}`)]);
+    for (const origin of status.origins) {
+      const failed = origin.unreachable + origin.unanswered;
+      rows.push([`origin ${origin.address}`, right(`${ORIGIN_STATES[origin.state]}, ` +
+        `${percent(origin.share)} of the keys, ${count(failed)} failed requests`)]);
+    }
+    rows.push(["fetched from origins", total(status.larder.near_fetches)]);
+    rows.push(["passed to origins", total(status.larder.near_passed)]);
+    rows.push(["changes that origins reported", total(status.larder.near_changes)]);
   }
   fill("connections", null, rows);
 }

@@ -18,6 +18,7 @@ use super::metrics::answer;
 use crate::clock::monotonic_us;
 use crate::observe::latency::LatencySnapshot;
 use crate::server::Server;
+use crate::stats::origins::{self, OriginRow};
 
 /// Returns the document.
 pub(super) async fn document(server: &Arc<Server>) -> Value {
@@ -34,7 +35,24 @@ pub(super) async fn document(server: &Arc<Server>) -> Value {
         "latency": latency(&server.statistics.latencies.snapshot()),
         "segments": segments::map(&server.cache).await,
         "tier": disk_tier::tier(server),
+        "origins": origins::rows(server).into_iter().map(origin).collect::<Vec<_>>(),
     })
+}
+
+/// Returns an origin of a near cache.
+fn origin(row: OriginRow) -> Value {
+    let OriginRow { address, weight, share, state, is_fresh, counts } = row;
+    let mut members = json!({
+        "address": address,
+        "weight": weight,
+        "share": share,
+        "state": state,
+        "fresh": is_fresh,
+    });
+    if let Some(members) = members.as_object_mut() {
+        members.extend(counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())));
+    }
+    members
 }
 
 /// Returns the buckets of the histograms: the upper bound of each in seconds, and for each timing

@@ -55,14 +55,18 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Waits until the copies of so many origins may be used.
+    /// Waits until the copies of so many origins may be used, and the others are known to be gone.
     fn await_fresh(&self, expected: usize) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
-        while count(&self.near, "near_fresh")? != expected as u64 {
+        loop {
+            let fresh = count(&self.near, "near_fresh")?;
+            let gone = count(&self.near, "near_origins_unreachable")?;
+            if fresh == expected as u64 && gone == (ORIGINS - expected) as u64 {
+                return Ok(());
+            }
             ensure!(Instant::now() < deadline, "not {expected} are fresh: {}", self.near.log());
             sleep(Duration::from_millis(5));
         }
-        Ok(())
     }
 
     fn reader(&self) -> Result<Client> {
@@ -359,14 +363,16 @@ fn changed_weights_move_keys() -> Result<()> {
         let fetches = count(&scene.near, "near_fetches")?;
         scene.write_weights(&weights_of(&scene.addresses, weights))?;
         scene.await_log("weights reloaded", number + 1)?;
-        let mut value = Vec::new();
-        for key in 0..KEYS {
-            value.clear();
+        let look = |key: usize| -> Result<(usize, bool)> {
+            let mut value = Vec::new();
             let found = client.get_into(&name(key), &mut value)?.context("no item")?;
-            let is_old = found.is_local && value != before[key].to_string().as_bytes();
-            ensure!(!is_old, "key {key} was in the memory and has moved");
-        }
+            Ok((String::from_utf8(value)?.parse()?, found.is_local))
+        };
+        let seen = (0..KEYS).map(look).collect::<Result<Vec<_>>>()?;
         let after = owners(&mut near)?;
+        for (key, (owner, is_local)) in seen.into_iter().enumerate() {
+            assert_eq!(owner, after[key], "key {key}, in the memory: {is_local}");
+        }
         let moved = (0..KEYS).filter(|key| before[*key] != after[*key]).count();
         ensure!(moved > KEYS / 10, "{moved} keys have moved");
         let fetched = count(&scene.near, "near_fetches")? - fetches;
