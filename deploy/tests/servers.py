@@ -87,6 +87,18 @@ def disk(name, mode, size="64m", *more):
     return ["--tier-path", path, "--tier-size", size, "--tier-mode", mode, *more]
 
 
+def origins(server):
+    """Returns the option for a near cache of this server. Two names of it count as two origins."""
+    return ["--origin", f"127.0.0.1:{server.port},localhost:{server.port}"]
+
+
+def weights():
+    """Returns the option for a file of weights without lines, for a near cache."""
+    path = SCRATCH / "weights"
+    path.touch()
+    return ["--origin-weights", str(path)]
+
+
 class Larderd:
     """A larderd with an admin listener. Both ports stay the same over restarts."""
 
@@ -128,6 +140,13 @@ class Larderd:
         self.kill()
         self.start()
 
+    def suspend(self):
+        """Stops the process as if it hung, until `resume`."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def connect(self):
         """Opens a connection and keeps it open."""
         self.streams.append(socket.create_connection(("127.0.0.1", self.port), timeout=10))
@@ -153,6 +172,11 @@ class Larderd:
         command = [LARDER, "bench", "--server", f"127.0.0.1:{self.port}", "--seconds", str(secs)]
         return subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL)
 
+    def store_many(self, keys):
+        """Stores short values with the numbers `keys`."""
+        sets = b"".join(b"set k%d 0 0 1 noreply\r\nv\r\n" % number for number in keys)
+        self.ask(sets + b"mn\r\n", b"MN\r\n")
+
     def hang_up(self):
         for stream in self.streams:
             stream.close()
@@ -160,6 +184,7 @@ class Larderd:
 
     def close(self):
         self.hang_up()
+        self.resume()
         stop(self.process)
         self.log.close()
 

@@ -12,7 +12,19 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from servers import ROOT, SCRATCH, Larderd, Prometheus, disk, stop, tls, users, wait_until
+from servers import (
+    ROOT,
+    SCRATCH,
+    Larderd,
+    Prometheus,
+    disk,
+    origins,
+    stop,
+    tls,
+    users,
+    wait_until,
+    weights,
+)
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PTRACE_SEIZE = 0x4206
@@ -22,6 +34,12 @@ FIRED_SECS_MAX = 120
 # An hour of production is a few seconds here: no alert waits, and windows are short.
 WINDOW_SECS = 15
 OFFSET_SECS = 25
+# The keys of copies that fill the lists of a small near cache.
+MANY = range(30_000)
+# The socket of an origin.
+FOLLOWED = SCRATCH / "followed.sock"
+# The load of other servers may keep an origin from its processor.
+PATIENT = ("--near-max-stale", "30s", "--origin-timeout", "10s")
 
 
 def shorten(rules):
@@ -142,8 +160,7 @@ def fill_the_disk_slowly(server):
 def fill_the_index(server):
     """Fills the index, which can hold 300,000 items."""
     new = range(server.stored, server.stored + 30_000)
-    sets = b"".join(b"set k%d 0 0 1 noreply\r\nv\r\n" % number for number in new)
-    server.ask(sets + b"mn\r\n", b"MN\r\n")
+    server.store_many(new)
     server.stored = new.stop
 
 
@@ -162,6 +179,56 @@ def damage_the_disk(server):
 
 def write_a_wrong_certificate(server):
     (SCRATCH / "renewed.pem").write_text(f"no certificate {server.age()}\n")
+
+
+def read_many(server):
+    """Reads the keys that `store_many` stores."""
+    gets = b"".join(b"get k%d\r\n" % number for number in MANY)
+    server.ask(gets + b"mn\r\n", b"MN\r\n")
+
+
+def kill_the_origin(near):
+    near.origin.kill()
+
+
+def hang_the_origin(near):
+    near.origin.suspend()
+
+
+def ask_a_hanging_origin(near):
+    """Reads keys without copies while the origin hangs for less than --near-max-stale."""
+    near.origin.suspend()
+    keys = b" ".join(b"absent%d" % number for number in range(60))
+    near.ask(b"get " + keys + b"\r\n")
+    near.origin.resume()
+    wait_until("the origin answers", lambda: near.ask(b"get present\r\n") == b"END\r\n")
+
+
+def restart_the_origin(near):
+    near.origin.restart()
+
+
+def copy_many(near):
+    """Copies items whose keys fill the lists, which have a quarter of 4 MiB."""
+    near.origin.store_many(MANY)
+    read_many(near)
+
+
+def write_wrong_weights(near):
+    (SCRATCH / "weights").write_text(f"no-origin:11211 {1 + int(near.age())}\n")
+
+
+def change_while_a_near_cache_hangs(origin):
+    """Changes more items than the origin can report to a near cache that reads nothing. A unix
+    socket has a small buffer."""
+    if not origin.followers:
+        origin.followers.append(Larderd("--origin", str(FOLLOWED)))
+    [near] = origin.followers
+    origin.store_many(MANY)
+    read_many(near)
+    near.suspend()
+    origin.store_many(MANY)
+    near.resume()
 
 
 def nothing(_server):
@@ -200,21 +267,50 @@ PROVOCATIONS = {
         hang_writes_of_a_cache,
     ),
     "LarderDiskUnreadable": (["-m", "4", *disk("LarderDiskUnreadable", "store")], damage_the_disk),
+    "LarderFollowersSlow": (
+        ["--followers", "1", "-l", f"unix:{FOLLOWED}"],
+        change_while_a_near_cache_hangs,
+    ),
+}
+# The same for near caches, which also have an origin.
+PROVOCATIONS_OF_NEAR_CACHES = {
+    "LarderOriginUnreachable": ([], kill_the_origin),
+    "LarderCopiesUnused": ([], hang_the_origin),
+    "LarderOriginUnanswered": ([], ask_a_hanging_origin),
+    "LarderChangeStreamsLost": ([], restart_the_origin),
+    "LarderCopiesTooFew": (["-m", "4"], copy_many),
+    "LarderWeightsNotReloaded": (weights(), write_wrong_weights),
 }
 # This alert has no instance, so it cannot be provoked together with the others.
 ALONE = {"LarderAbsent"}
 
 
 class Provoked(Larderd):
-    def __init__(self, name):
-        options, self.step = PROVOCATIONS[name]
+    def __init__(self, name, options, step):
         super().__init__(*options)
         self.name = name
+        self.step = step
         self.stored = 0
+        self.followers = []
         self.began = time.monotonic()
 
     def age(self):
         return time.monotonic() - self.began
+
+    def close(self):
+        for near in self.followers:
+            near.close()
+        super().close()
+
+
+class ProvokedNearCache(Provoked):
+    def __init__(self, name, options, step):
+        self.origin = Larderd("--followers", "2")
+        super().__init__(name, [*origins(self.origin), *options], step)
+
+    def close(self):
+        super().close()
+        self.origin.close()
 
 
 class Alerts(unittest.TestCase):
@@ -226,7 +322,8 @@ class Alerts(unittest.TestCase):
 
     def test_every_alert_has_a_provocation_and_a_section_of_the_runbook(self):
         alerts = set(self.prometheus.expressions())
-        self.assertEqual(alerts, set(PROVOCATIONS) | ALONE)
+        provoked = set(PROVOCATIONS) | set(PROVOCATIONS_OF_NEAR_CACHES)
+        self.assertEqual(alerts, provoked | ALONE)
         rules = (ROOT / "deploy/prometheus/alerts.yaml").read_text()
         runbook = (ROOT / "docs/runbook.md").read_text()
         for name in alerts:
@@ -239,16 +336,15 @@ class Alerts(unittest.TestCase):
         wait_until("LarderAbsent fires without targets", lambda: absent in fires())
 
         with contextlib.ExitStack() as stack:
-            healthy = [Larderd("-m", "64"), Larderd("-m", "64", *disk("healthy", "store"))]
-            loads = []
-            for server in healthy:
-                stack.callback(server.close)
-                loads.append(server.bench(600, "--mode", "mix", "--fill", "--rate", "2000"))
-                stack.callback(stop, loads[-1])
+            healthy, loads = self.start_healthy(stack)
             servers = []
-            for name in PROVOCATIONS:
-                servers.append(Provoked(name))
-                stack.callback(servers[-1].close)
+            for of, provocations in [
+                (Provoked, PROVOCATIONS),
+                (ProvokedNearCache, PROVOCATIONS_OF_NEAR_CACHES),
+            ]:
+                for name, (options, step) in provocations.items():
+                    servers.append(of(name, options, step))
+                    stack.callback(servers[-1].close)
             addresses = [server.address for server in healthy + servers]
             self.prometheus.watch(addresses)
             self.prometheus.reload()
@@ -268,6 +364,22 @@ class Alerts(unittest.TestCase):
             self.assertEqual(false_alarms, set(), "an alert fires on a healthy server")
             for load in loads:
                 self.assertIsNone(load.poll(), "the load of a healthy server has ended")
+
+    def start_healthy(self, stack):
+        """Starts servers without problems, and their load."""
+        plain, followed = Larderd("-m", "64"), Larderd("-m", "64", "--followers", "2")
+        # The origin of the second near cache does not report changes.
+        near_caches = [Larderd("-m", "64", *origins(of), *PATIENT) for of in (followed, plain)]
+        stored = Larderd("-m", "64", *disk("healthy", "store"))
+        healthy = [plain, followed, stored, *near_caches]
+        for server in healthy:
+            stack.callback(server.close)
+        load = ("--mode", "mix", "--fill", "--rate")
+        loads = [server.bench(600, *load, "2000") for server in (plain, stored)]
+        loads += [near.bench(600, *load, "500", "--keys", "20") for near in near_caches]
+        for process in loads:
+            stack.callback(stop, process)
+        return healthy, loads
 
     def provoke(self, servers):
         """Repeats the steps in parallel, and returns the names of the alerts that fired."""

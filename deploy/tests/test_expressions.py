@@ -7,7 +7,7 @@ import re
 import subprocess
 import unittest
 
-from servers import ROOT, Larderd, Prometheus, disk, stop, tls, wait_until
+from servers import ROOT, Larderd, Prometheus, disk, origins, stop, tls, wait_until
 
 FOLDER = pathlib.Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
@@ -44,25 +44,30 @@ class Expressions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         # The memory is small, so that the load causes evictions.
-        cls.larderd = Larderd("-m", "16")
+        cls.larderd = Larderd("-m", "16", "--followers", "2")
         cls.addClassCleanup(cls.larderd.close)
         cls.prometheus = Prometheus()
         cls.addClassCleanup(cls.prometheus.close)
-        # Some families exist only with TLS or with a disk tier.
+        # Some families exist only with TLS, with a disk tier or in a near cache.
         cls.encrypted = Larderd(*tls())
         cls.addClassCleanup(cls.encrypted.close)
         cls.stored = Larderd(*disk("expressions", "store"))
         cls.addClassCleanup(cls.stored.close)
-        servers = [cls.larderd, cls.encrypted, cls.stored]
+        cls.near = Larderd(*origins(cls.larderd))
+        cls.addClassCleanup(cls.near.close)
+        servers = [cls.larderd, cls.encrypted, cls.stored, cls.near]
         cls.prometheus.watch([server.address for server in servers])
         cls.prometheus.reload()
-        load = ["--mode", "mix", "--fill", "--rate", "3000", "--keys", "40000", "--value-bytes"]
-        cls.load = cls.larderd.bench(600, *load, "1000", "--connections", "8")
-        cls.addClassCleanup(stop, cls.load)
+        load = ["--mode", "mix", "--fill", "--keys", "40000", "--value-bytes", "1000"]
+        cls.loads = []
+        for server, rate in [(cls.larderd, "3000"), (cls.near, "500")]:
+            cls.loads.append(server.bench(600, *load, "--connections", "8", "--rate", rate))
+            cls.addClassCleanup(stop, cls.loads[-1])
 
     def returns_data(self, name, expression):
         with self.subTest(name, expression=expression):
-            self.assertIsNone(self.load.poll(), "the load has ended")
+            for load in self.loads:
+                self.assertIsNone(load.poll(), "the load has ended")
             wait_until(
                 f"{name}: {expression} returns a number",
                 lambda: self.prometheus.numbers(expression),
@@ -93,17 +98,23 @@ class Expressions(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
+    def promtool(self, *arguments):
+        run = subprocess.run(
+            ["promtool", *arguments],
+            cwd=ROOT / "deploy/prometheus",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(run.returncode, 0, run.stdout)
+
     def test_promtool_accepts_the_rules_and_the_configuration(self):
-        for arguments in (["rules", "alerts.yaml"], ["config", "prometheus.yml"]):
-            check = subprocess.run(
-                ["promtool", "check", *arguments],
-                cwd=ROOT / "deploy/prometheus",
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-            )
-            self.assertEqual(check.returncode, 0, check.stdout)
+        self.promtool("check", "rules", "alerts.yaml")
+        self.promtool("check", "config", "prometheus.yml")
+
+    def test_alerts_on_near_caches_fire_beyond_their_thresholds_only(self):
+        self.promtool("test", "rules", str(FOLDER.resolve() / "near_alerts.yaml"))
 
 
 if __name__ == "__main__":

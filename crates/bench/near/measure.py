@@ -137,6 +137,34 @@ def hits(larderd, folder):
         server.stop()
 
 
+def several_origins(larderd, folder):
+    """The processor time of hits, misses and sets with four origins instead of one."""
+    origins = [Server(larderd, folder, "--followers=64") for _ in range(4)]
+    addresses = [origin.address() for origin in origins]
+    one = Server(larderd, folder, f"--origin={addresses[0]}", unix=True)
+    four = Server(larderd, folder, f"--origin={','.join(addresses)}", unix=True)
+    for near, fresh in ((one, "1"), (four, "4")):
+        while stat(near, "near_fresh") != fresh:
+            time.sleep(0.02)
+        fill(near)
+        with near.connect() as stream:
+            for get in GETS:
+                ask(stream, get, b"END\r\n")
+    batches = [b"".join(GETS[at:at + 20]) for at in range(0, KEYS, 20)]
+    sets = [b"set key:%06d 0 0 100\r\n%s\r\n" % (n, VALUE) for n in range(KEYS)]
+    absent = [b"mg absent:%06d v h\r\n" % n for n in range(KEYS)]
+    for name, requests, end, count, rounds in (
+            ("hit", GETS, b"END\r\n", 1, 20_000),
+            ("hit, 20 gets in a pipeline", batches, b"END\r\n", 20, 5_000),
+            ("set", sets, b"STORED\r\n", 1, 5_000),
+            ("mg that is passed on", absent, b"EN\r\n", 1, 5_000)):
+        ratio(f"{name}: one origin / four", "-",
+              lambda: per_request(one, requests, end, count, rounds),
+              lambda: per_request(four, requests, end, count, rounds))
+    for server in (*origins, one, four):
+        server.stop()
+
+
 def misses(larderd, folder):
     origin = Server(larderd, folder, "--followers=64")
     near = Server(larderd, folder, f"--origin={origin.address()}")
@@ -422,8 +450,8 @@ def main():
     larderd = os.environ["LARDERD"]
     with tempfile.TemporaryDirectory() as folder:
         print(f"{'':<66} {'asked':>8}  median")
-        rows = (hits, misses, crowded_misses, changes, reported_changes, delays, delays_under_load,
-                large_values)
+        rows = (hits, several_origins, misses, crowded_misses, changes, reported_changes, delays,
+                delays_under_load, large_values)
         for measure in rows:
             if len(sys.argv) < 2 or measure.__name__ in sys.argv[1:]:
                 measure(larderd, folder)

@@ -1,6 +1,6 @@
 //! A near cache whose origin is gone or silent, or whose copies are of little use.
 
-use larder_loadgen::argument::were;
+use larder_loadgen::argument::{counted, were};
 
 use super::facts::Facts;
 use super::{Finding, Rule, percent};
@@ -88,9 +88,10 @@ fn has_unusable_weights(facts: &Facts) -> Option<Finding> {
     let failures = facts.number("near_weights_reload_failures");
     (failures > 0).then(|| {
         let sentence = format!(
-            "the file of --origin-weights could not be used {failures} times since the start, and \
+            "the file of --origin-weights could not be used {} since the start, and \
              the weights stayed as they were; the log has the reason. Correct the file, and compare \
-             larder stats origins: near caches with other weights look for keys at other origins"
+             larder stats origins: near caches with other weights look for keys at other origins",
+            counted(failures, "time")
         );
         Finding::new("near-weights", sentence)
     })

@@ -108,7 +108,11 @@ fn an_origin_that_is_gone_or_silent_is_found() {
     while !is_gone(&gone()) && Instant::now() < deadline {
         sleep(Duration::from_millis(50));
     }
-    assert_finds(&gone(), "near-unreachable", &["every request fails", "Start the origin"]);
+    assert_finds(
+        &gone(),
+        "near-unreachable",
+        &["every request for its keys fails", "Start the origin"],
+    );
 }
 
 #[test]
@@ -117,6 +121,31 @@ fn an_origin_that_reports_no_changes_is_found() {
     let near = start_near(&origin, &["-m", "64"]);
     let ran = until_found(|| examine_server(&near.address(), OF_TESTS));
     assert_finds(&ran, "near-timed", &["--near-ttl", "start it with --followers"]);
+}
+
+#[test]
+fn one_of_several_origins_that_is_gone_and_a_bad_file_of_weights_are_found() {
+    let origins = [(); 2].map(|()| Fixture::start_on(Transport::Unix, &["--followers=2"]));
+    let list = origins.each_ref().map(Fixture::address).join(",");
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("weights");
+    std::fs::write(&weights, "").unwrap();
+    let weights_arg = format!("--origin-weights={}", weights.display());
+    let near = Fixture::start_on(Transport::Unix, &["--origin", &list, &weights_arg]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !examine_server(&near.address(), OF_TESTS).stdout.starts_with(b"nothing") {
+        assert!(Instant::now() < deadline, "the near cache does not connect");
+        sleep(Duration::from_millis(50));
+    }
+    let [_first, second] = origins;
+    second.server.stop(Signal::KILL).unwrap();
+    let ran = until_found(|| examine_server(&near.address(), OF_TESTS));
+    assert_finds(&ran, "near-unreachable", &["an origin (1 of 2) cannot be reached"]);
+    std::fs::write(&weights, "localhost:1 5\n").unwrap();
+    near.server.signal(Signal::HUP).unwrap();
+    let ignored = [OF_TESTS, &["--ignore=near-unreachable"]].concat();
+    let ran = until_found(|| examine_server(&near.address(), &ignored));
+    assert_finds(&ran, "near-weights", &["could not be used 1 time", "Correct the file"]);
 }
 
 #[test]

@@ -111,6 +111,19 @@ impl Near {
         &self.origins[self.store.owner_of(key)]
     }
 
+    /// True if a copy of the key may be used by a read that began before this time of the boot
+    /// clock. The caller looks for the copy afterwards.
+    #[inline]
+    pub(crate) fn is_fresh_at(&self, key: &[u8], now_ms: u64) -> bool {
+        // Most reads need not know the owner of their key.
+        self.store.is_readable_at(now_ms) || self.origin_of(key).is_fresh_at(now_ms)
+    }
+
+    /// True if an origin does not report changes, so that copies are used for `--near-ttl`.
+    pub(crate) fn has_timed_origin(&self) -> bool {
+        self.origins.iter().any(|origin| origin.is_timed())
+    }
+
     /// Passes a command to all origins.
     pub(crate) fn pass_everywhere(&self, request: &PassRequest, waker: &task::Waker) -> Everywhere {
         Everywhere::pass(&self.origins, request, waker)

@@ -1,6 +1,7 @@
 //! The copies in this server's cache.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use arc_swap::ArcSwap;
 use larder::copies::{CopyStore, Fetched, ReaderLimits};
@@ -16,6 +17,9 @@ pub(crate) struct SharedStore {
     /// Workers look up a key for each command, so they take no lock.
     ring: ArcSwap<Ring>,
     limits: ReaderLimits,
+    /// The limit of the readers in memory, by the boot clock: until then each copy in the cache may
+    /// be used, whoever owns its key.
+    readable_until_ms: AtomicU64,
     origin_count: usize,
 }
 
@@ -30,13 +34,27 @@ impl SharedStore {
     pub(super) fn new(cache: Cache, ring: Ring) -> Self {
         let origin_count = ring.weights().count();
         let limits = ReaderLimits::new(origin_count);
-        Self { cache, ring: ArcSwap::from_pointee(ring), limits, origin_count }
+        let readable_until_ms = AtomicU64::new(0);
+        Self { cache, ring: ArcSwap::from_pointee(ring), limits, readable_until_ms, origin_count }
     }
 
     /// Returns the number of the origin that a key belongs to.
     #[inline]
     pub(super) fn owner_of(&self, key: &[u8]) -> usize {
         if self.origin_count == 1 { 0 } else { self.ring.load().owner_of(key) }
+    }
+
+    /// True if every copy in the cache may be used by a read that began before this time of the boot
+    /// clock. The caller looks for the copy afterwards.
+    #[inline]
+    pub(super) fn is_readable_at(&self, now_ms: u64) -> bool {
+        // Rule: FreshBeforeLook
+        now_ms <= self.readable_until_ms.load(SeqCst)
+    }
+
+    fn limit_readers(&self, until_ms: u64) {
+        self.readable_until_ms.store(until_ms, SeqCst);
+        self.cache.limit_readers(until_ms);
     }
 
     pub(super) fn set_ring(&self, ring: Ring) {
@@ -97,13 +115,12 @@ impl CopyStore for OriginStore {
     }
 
     fn limit_readers(&self, until_ms: u64) {
-        self.shared.limits.set(self.origin, until_ms, |until_ms| {
-            self.shared.cache.limit_readers(until_ms);
-        });
+        let publish = |until_ms| self.shared.limit_readers(until_ms);
+        self.shared.limits.set(self.origin, until_ms, publish);
     }
 
     fn end_limit(&self) {
-        self.shared.limits.end(self.origin, |until_ms| self.shared.cache.limit_readers(until_ms));
+        self.shared.limits.end(self.origin, |until_ms| self.shared.limit_readers(until_ms));
     }
 
     fn is_shared(&self) -> bool {

@@ -9,7 +9,7 @@ use larder_protocol::local;
 use larder_stats::{ClassCounter, Counter};
 
 use super::Executor;
-use crate::near::Origin;
+use crate::near::Near;
 use crate::observe::classes::ItemSize;
 use crate::observe::prefix_stats::Access;
 use crate::observe::readers::READS_PER_HINT;
@@ -57,10 +57,10 @@ impl Executor {
     /// that it does not evict the items. Chooses them at random: of clients that read keys in a
     /// cycle, every sixteenth read may always be of the same keys.
     #[inline]
-    pub(crate) fn note_copy_read(&self, origin: &Origin, key: &[u8]) {
+    pub(crate) fn note_copy_read(&self, near: &Near, key: &[u8]) {
         match self.copy_reads_skipped.get() {
             0 => {
-                origin.hint(key);
+                near.hint(key);
                 self.copy_reads_skipped.set(fastrand::u32(0..2 * COPY_READS_PER_HINT - 1));
             }
             left => self.copy_reads_skipped.set(left - 1),

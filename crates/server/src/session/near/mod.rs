@@ -3,8 +3,6 @@
 
 mod waiting;
 
-use std::sync::Arc;
-
 use larder::copies::{FetchFailure, Flight, FlightResult};
 use larder::{DiskNeed, Piece, StoreMode};
 use larder_protocol::{Command, Frame, Response, ServerError, Store};
@@ -36,10 +34,7 @@ impl Session {
         let flushes = batch.executor.server().options.flush_all;
         match Way::of(parsed.command, parsed.frame) {
             Way::Local => self.run_permitted(batch, parsed, is_sampled),
-            Way::Read => match parsed.command.key() {
-                Some(key) => self.read_near(batch, parsed, near.origin_of(key), is_sampled),
-                None => Step::GoOn(parsed.consumed),
-            },
+            Way::Read => self.read_near(batch, parsed, near, is_sampled),
             Way::Origin => match parsed.command {
                 Command::Store(store) => self.store_at_origin(batch, store, parsed, near),
                 command => match command.key() {
@@ -58,27 +53,27 @@ impl Session {
         &mut self,
         batch: &mut Batch<'_>,
         parsed: ParsedCommand<'_>,
-        origin: &Arc<Origin>,
+        near: &Near,
         is_sampled: bool,
     ) -> Step {
-        if origin.is_timed() && !is_fetchable(parsed.command) {
+        let Some(key) = parsed.command.key() else { return Step::GoOn(parsed.consumed) };
+        let may_be_timed = !is_fetchable(parsed.command) && near.has_timed_origin();
+        if may_be_timed && near.origin_of(key).is_timed() {
             return self.read_and_copy(batch, parsed);
         }
         let was_fetched_ahead = self.fetched_ahead & 1 == 1;
         self.fetched_ahead >>= 1;
-        if !origin.is_fresh_at(batch.boot_ms()) {
+        if !near.is_fresh_at(key, batch.boot_ms()) {
             batch.executor.counters().bump(Counter::CmdGet);
             batch.executor.counters().bump(Counter::GetMisses);
-            return self.fetch_from_origin(batch, parsed, origin);
+            return self.fetch_from_origin(batch, parsed, near.origin_of(key));
         }
         self.reads_copy = true;
         let step = self.run_permitted(batch, parsed, is_sampled);
         // A miss has reset it.
-        if std::mem::take(&mut self.reads_copy)
-            && let Some(key) = parsed.command.key()
-        {
+        if std::mem::take(&mut self.reads_copy) {
             batch.executor.counters().add(Counter::NearAhead, was_fetched_ahead.into());
-            batch.executor.note_copy_read(origin, key);
+            batch.executor.note_copy_read(near, key);
         }
         step
     }
