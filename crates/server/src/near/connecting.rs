@@ -63,7 +63,9 @@ impl Loop {
             let lost = Lost::Io(error.into());
             return self.lose(number, &lost);
         }
-        self.origin.set_reach(Reach::Reached);
+        if self.links[number].is_proven() {
+            self.origin.set_reach(Reach::Reached);
+        }
         self.links[number].rise(dialed.socket);
         match dialed.terms {
             Some(terms) => self.begin_stream(terms, now_ms),
@@ -142,7 +144,9 @@ impl Loop {
             }
             _ => {}
         }
-        let is_reached = error.is_reached() || self.any_up();
+        // Idle connections of a process that hangs stay up.
+        let hangs = matches!(error, DialError::Silent);
+        let is_reached = error.is_reached() || self.any_up() && !hangs;
         self.origin.set_reach(if is_reached { Reach::Reached } else { Reach::Unreachable });
         self.report(error.to_string());
     }

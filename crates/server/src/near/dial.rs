@@ -61,10 +61,14 @@ pub(super) enum DialError {
     File { path: String, error: String },
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    #[error("the connection was lost during the login: {0}")]
-    Lost(#[from] io::Error),
+    #[error("the connection was lost before it was ready: {0}")]
+    Lost(io::Error),
+    #[error("it accepts connections, but does not answer")]
+    Silent,
     #[error("the login was refused: {0}")]
     Login(String),
+    #[error("it requires a login: --origin-login")]
+    NeedsLogin,
     #[error("it does not report changes: it answered {0:?}")]
     Follow(String),
     #[error(
@@ -76,9 +80,18 @@ pub(super) enum DialError {
 }
 
 impl DialError {
-    /// True if the origin could be reached nevertheless.
+    /// True if requests can be passed to the origin nevertheless.
     pub(super) fn is_reached(&self) -> bool {
-        matches!(self, Self::Login(_) | Self::Follow(_))
+        matches!(self, Self::Follow(_))
+    }
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Silent,
+            _ => Self::Lost(error),
+        }
     }
 }
 
@@ -249,12 +262,16 @@ fn ask(socket: &mut Socket, command: &str) -> Result<String, DialError> {
         socket.write_all(format!("{command}\r\n").as_bytes())?;
         read_line(socket)
     };
-    asked().map_err(|error| match error {
+    let answer = asked().map_err(|error| match error {
         DialError::Lost(lost) if CLOSED.contains(&lost.kind()) => {
             DialError::NoMeta(format!("it closed the connection after {command}"))
         }
         error => error,
-    })
+    })?;
+    if answer == UNAUTHENTICATED {
+        return Err(DialError::NeedsLogin);
+    }
+    Ok(answer)
 }
 
 /// Reads a line, without its end. The origin sends nothing after it before the next request, except
@@ -332,6 +349,9 @@ impl Write for Socket {
         }
     }
 }
+
+/// How memcached and larderd answer commands before the login.
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
 /// The errors of a connection that the peer has closed.
 const CLOSED: [ErrorKind; 3] =

@@ -106,6 +106,12 @@ pub(super) enum Lost {
 }
 
 impl Link {
+    /// True if the origin has answered a command on the connection before it counts as up. The
+    /// system accepts connections also for a process that hangs.
+    pub(super) fn is_proven(&self) -> bool {
+        matches!(self.role, Role::Stream | Role::Fetch | Role::Text)
+    }
+
     pub(super) fn new(role: Role) -> Self {
         Self {
             role,

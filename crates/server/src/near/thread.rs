@@ -323,7 +323,7 @@ impl Loop {
     }
 
     pub(super) fn any_up(&self) -> bool {
-        self.links.iter().any(Link::is_up)
+        self.links.iter().any(|link| link.is_up() && link.is_proven())
     }
 
     /// Returns the link for a job of this class; `None` if the job must wait.

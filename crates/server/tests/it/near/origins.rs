@@ -171,6 +171,9 @@ fn an_origin_that_hangs_makes_copies_expire() -> Result<()> {
         ensure!(begin.elapsed() < Duration::from_secs(3), "copies are used for too long");
     };
     let took = begin.elapsed();
+    // The system still accepts connections for the process.
+    await_state(&chain.near, "unreachable")?;
+    ensure!(chain.near.log().contains("does not answer"), "{}", chain.near.log());
     chain.origin.signal(Signal::CONT)?;
     assert_eq!(answer, "SERVER_ERROR origin did not answer\r\nMN\r\n");
     ensure!(took < Duration::from_millis(1600), "copies and one timeout took {took:?}");

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use larder_testkit::server::free_address;
 use larder_testkit::{Address, ServerUnderTest, Transport};
 
-use super::{Chain, ask, await_state, get, hit, set, shown, start_near};
+use super::{Chain, ask, await_state, get, hit, set, shown, start_near, stat};
 use crate::binary;
 use crate::tls_scene::Files;
 use crate::users::{UsersFile, hash, log_in, user};
@@ -47,6 +47,28 @@ fn an_origin_may_need_tls_and_a_login() -> Result<()> {
     let answer = ask(&mut near.connect()?, "get k\r\n", "\r\n")?;
     ensure!(answer.starts_with("SERVER_ERROR origin"), "{answer:?}");
     ensure!(near.log().contains("login was refused"), "{}", near.log());
+    await_state(&near, "unreachable")?;
+    Ok(())
+}
+
+/// Without `--origin-login`, the refusal of an origin that needs one is no answer about changes.
+#[test]
+fn an_origin_that_needs_a_login_is_not_used_without() -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(&file, "near:secret\n")?;
+    let path = file.path().display().to_string();
+    for binary in [binary(), larder_testkit::server::memcached()?] {
+        let origin = ServerUnderTest::start(&binary, Transport::Tcp, &["-Y", &path])?;
+        let near = start_near(&shown(origin.address()), &[])?;
+        await_state(&near, "unreachable")?;
+        for _ in 0..200 {
+            assert_eq!(stat(&near, "near_state")?, "unreachable");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let answer = ask(&mut near.connect()?, "get k\r\n", "\r\n")?;
+        assert_eq!(answer, "SERVER_ERROR origin unreachable\r\n");
+        ensure!(near.log().contains("requires a login: --origin-login"), "{}", near.log());
+    }
     Ok(())
 }
 
