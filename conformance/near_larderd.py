@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A larderd for the suites that is a near cache: it starts an origin, and becomes the near cache.
 
-It takes larderd's arguments. NEAR_CACHE_OF names the real larderd. The process that the suite starts
+It takes larderd's arguments. NEAR_CACHE_OF names the real larderd. NEAR_CACHE_ORIGIN names the program
+of the origin, a memcached, if that is not the same larderd. The process that the suite starts
 becomes the near cache, so that signals, exit status and `-P` need no help. A second process keeps the
 origin until the last process of the near cache has ended: it holds a pipe that they inherit.
 
@@ -63,6 +64,18 @@ def accepts(path):
         return probe.connect_ex(str(path)) == 0
 
 
+def origin_command(larderd, path, arguments):
+    memcached = os.environ.get("NEAR_CACHE_ORIGIN")
+    if not memcached:
+        return [larderd, "-s", path, "--followers", "8", *arguments]
+    # The only word of -o that the origin gets is one of larderd.
+    if "-o" in arguments:
+        at = arguments.index("-o")
+        arguments = arguments[:at] + arguments[at + 2:]
+    user = ["-u", "root"] if os.geteuid() == 0 and "-u" not in arguments else []
+    return [memcached, "-s", path, *user, *arguments]
+
+
 def keep(larderd, arguments, folder, ready, near):
     """Runs an origin until no process has the other end of the pipe `near`."""
     # A suite may kill its process group, and this process has to end the origin after that.
@@ -72,7 +85,7 @@ def keep(larderd, arguments, folder, ready, near):
         os.dup2(quiet, descriptor)
     path = folder / "origin"
     with (folder / "log").open("wb") as log:
-        command = [larderd, "-s", path, "--followers", "8", *arguments]
+        command = origin_command(larderd, path, arguments)
         origin = subprocess.Popen(command, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECS
     while not accepts(path) and origin.poll() is None and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use larder::{Builder, Cache, Clock, Deadline, StoreMode, StoreRequest};
 
@@ -50,6 +50,18 @@ impl Scene {
 
     fn ask_for(&mut self, key: impl AsRef<[u8]>) {
         self.keys.push(key.as_ref().to_vec());
+    }
+
+    /// Writes that a reader must find no item, and closes the file. This cache must not look them
+    /// up itself.
+    fn end_unreadable(self) -> Outcome {
+        let Self { cache: _cache, path, keys } = self;
+        let line = |key: &Vec<u8>| {
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{{\"key\": \"{key}\", \"found\": false}}")
+        };
+        let lines: Vec<String> = keys.iter().map(line).collect();
+        Ok(fs::write(path.with_extension("json"), format!("[\n{}\n]\n", lines.join(",\n")))?)
     }
 
     /// Writes the expected content, and closes the file.
@@ -182,19 +194,43 @@ fn flush_due(mut scene: Scene) -> Outcome {
     for at in 0..100 {
         scene.set(format!("k{at}"), "v")?;
     }
-    scene.cache.clear_at(scene.cache.now() + 1);
-    // The expected content is empty, but this cache must not perform the flush.
     let now = scene.cache.now();
-    let Scene { cache, path, keys } = scene;
-    cache.tick(now + 1);
-    let lines: Vec<String> = keys
-        .iter()
-        .map(|key| {
-            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{{\"key\": \"{key}\", \"found\": false}}")
-        })
-        .collect();
-    Ok(fs::write(path.with_extension("json"), format!("[\n{}\n]\n", lines.join(",\n")))?)
+    scene.cache.clear_at(now + 1);
+    scene.cache.tick(now + 1);
+    scene.end_unreadable()
+}
+
+/// Copies of a near cache that may be read for an hour.
+fn limited(mut scene: Scene) -> Outcome {
+    for at in 0..100 {
+        scene.set(format!("copy {at}"), value(at, at))?;
+    }
+    scene.cache.limit_readers(boot_ms()? + 3_600_000);
+    scene.end()
+}
+
+/// Copies of a near cache that may not be read any more.
+fn limit_passed(mut scene: Scene) -> Outcome {
+    for at in 0..100 {
+        scene.set(format!("copy {at}"), value(at, at))?;
+    }
+    scene.cache.limit_readers(boot_ms()? + 50);
+    thread::sleep(Duration::from_millis(100));
+    scene.end_unreadable()
+}
+
+/// Copies of a near cache that has lost its change stream.
+fn limit_ended(mut scene: Scene) -> Outcome {
+    scene.set("copy", "v")?;
+    scene.cache.limit_readers(0);
+    scene.end_unreadable()
+}
+
+/// Returns the time since the boot.
+fn boot_ms() -> Result<u64, Box<dyn Error>> {
+    let uptime = fs::read_to_string("/proc/uptime")?;
+    let secs: f64 = uptime.split(' ').next().unwrap_or_default().parse()?;
+    Ok((secs * 1000.0) as u64)
 }
 
 /// Stores several times as many items as fit into memory.
@@ -242,6 +278,9 @@ pub(crate) fn write_to(folder: &Path) -> Outcome {
     }
     flushed(begin("flushed")?)?;
     flush_due(begin("flush_due")?)?;
+    limited(begin("limited")?)?;
+    limit_passed(begin("limit_passed")?)?;
+    limit_ended(begin("limit_ended")?)?;
     evicted(begin("evicted")?)?;
     grown(begin("grown")?)
 }

@@ -2,6 +2,7 @@
 //! is used for `--near-ttl`.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,6 +16,12 @@ use crate::binary;
 
 const TTL: Duration = Duration::from_secs(1);
 
+/// Returns the memcached that is the origin: another version than the installed one, if
+/// MEMCACHED_ORIGIN names it.
+fn origin_program() -> Result<PathBuf> {
+    std::env::var_os("MEMCACHED_ORIGIN").map_or_else(memcached, |path| Ok(path.into()))
+}
+
 struct Scene {
     origin: ServerUnderTest,
     near: ServerUnderTest,
@@ -23,7 +30,7 @@ struct Scene {
 impl Scene {
     /// Starts a memcached, and a near cache in front of it.
     fn start(near_args: &[&str]) -> Result<Self> {
-        let origin = ServerUnderTest::start(&memcached()?, Transport::Tcp, &["-I", "8m"])?;
+        let origin = ServerUnderTest::start(&origin_program()?, Transport::Tcp, &["-I", "8m"])?;
         Self::before(origin, near_args)
     }
 
@@ -176,7 +183,7 @@ fn lists_large_values_and_binary_gets_work() -> Result<()> {
 #[test]
 fn a_lost_connection_drops_all_copies() -> Result<()> {
     let address = larder_testkit::server::free_address()?;
-    let start = || ServerUnderTest::start_at(&memcached()?, Address::Tcp(address), &[]);
+    let start = || ServerUnderTest::start_at(&origin_program()?, Address::Tcp(address), &[]);
     let scene = Scene::before(start()?, &["--near-ttl=3600s"])?;
     let (mut origin, mut near) = scene.connect()?;
     set(&mut origin, "k", "old")?;
@@ -231,7 +238,7 @@ fn an_origin_may_begin_and_cease_to_report_changes() -> Result<()> {
 /// The bound holds also for readers of the memory, and while the near cache is stopped.
 #[test]
 fn readers_of_the_memory_use_no_copy_that_is_too_old() -> Result<()> {
-    let origin = ServerUnderTest::start(&memcached()?, Transport::Tcp, &[])?;
+    let origin = ServerUnderTest::start(&origin_program()?, Transport::Tcp, &[])?;
     let source = format!("--origin={}", shown(origin.address()));
     let args = [&*source, "--local-readers=same-uid"];
     let near = ServerUnderTest::start(&binary(), Transport::Unix, &args)?;
@@ -308,7 +315,7 @@ fn a_router_is_no_origin() -> Result<()> {
         skip("twemproxy is not installed");
         return Ok(());
     };
-    let origin = ServerUnderTest::start(&memcached()?, Transport::Tcp, &[])?;
+    let origin = ServerUnderTest::start(&origin_program()?, Transport::Tcp, &[])?;
     let (folder, address) = (tempfile::tempdir()?, larder_testkit::server::free_address()?);
     let file = folder.path().join("nutcracker.yml");
     let servers = format!("  servers:\n    - {}:1\n", shown(origin.address()));
