@@ -9,7 +9,7 @@ NEAR_SECS ?= 600
 NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-	near-history near-suites near-endurance sanitize fuzz-all endurance readers hot-keys scale-out \
+	near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out \
 	deploy-test book-test package-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
@@ -92,13 +92,21 @@ crash: ## Kills a process after every instruction of every operation, 10 min
 storm: ## Kills, stops and continues processes on one cache at random for STORM_SECS (600)
 	LARDER_STORM_SECS=$(STORM_SECS) cargo test -p larder --locked --test storm -- --nocapture
 
-near-history: build ## Records clients of near caches while servers and network fail, and judges it, for NEAR_SECS (600)
+# Once with one origin, with one that reports no changes, and with several.
+near-history: build ## Records clients of near caches while servers and network fail, and judges it, for NEAR_SECS (600) thrice
 	LARDERD=$(LARDERD) LARDER_NEAR_SECS=$(NEAR_SECS) cargo test -p larder-server --locked \
-		--test it -- near_history::near_caches_keep_their_promises --nocapture
+		--test it -- near_history::near_caches_ --nocapture --test-threads=1
 
 near-suites: build ## Runs quick client suites and memcached's whole suite through a near cache, 5 min
 	conformance/install.sh all
 	LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/near.sh $(SUITES)
+
+near-memcached: build $(MEMCACHED) ## The same before memcached 1.6.45, which reports no changes, 6 min
+	conformance/install.sh all
+	MEMCACHED_ORIGIN=$(abspath $(MEMCACHED)) cargo test -p larder-server --locked --test it -- \
+		near::timed
+	LARDERD=$(LARDERD) LARDER=$(LARDER) NEAR_CACHE_ORIGIN=$(abspath $(MEMCACHED)) \
+		conformance/near.sh $(SUITES)
 
 # Fails if a read is older than promised, or if memory or descriptors of the servers grow.
 near-endurance: build ## Uses a near cache on 10,000 connections while its origin is upgraded, for NEAR_ENDURANCE_SECS (600)

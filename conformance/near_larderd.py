@@ -68,10 +68,13 @@ def origin_command(larderd, path, arguments):
     memcached = os.environ.get("NEAR_CACHE_ORIGIN")
     if not memcached:
         return [larderd, "-s", path, "--followers", "8", *arguments]
-    # The only word of -o that the origin gets is one of larderd.
-    if "-o" in arguments:
-        at = arguments.index("-o")
-        arguments = arguments[:at] + arguments[at + 2:]
+    # Words of -o are larderd's. A memcached needs more of them for items below 1 MiB, whose length
+    # the near cache limits, too.
+    pairs = list(zip(arguments, arguments[1:]))
+    dropped = {at for at, (name, value) in enumerate(pairs)
+               if name == "-o" or name == "-I" and not value.endswith("m")}
+    arguments = [word for at, word in enumerate(arguments)
+                 if at not in dropped and at - 1 not in dropped]
     user = ["-u", "root"] if os.geteuid() == 0 and "-u" not in arguments else []
     return [memcached, "-s", path, *user, *arguments]
 

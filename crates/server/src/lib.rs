@@ -53,7 +53,7 @@
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
 //! | `buffers` | output, backlog and the budget of all connections |
 //! | `watched` | the thread that reads files again when they change |
-//! | `clock`, `log`, `stop`, `waker`, `priority`, `secret`, `failure`, `leftovers`, `words` | the time, the lines on standard error, the request to stop, waking a thread, its priority, comparing secrets, the error of a server that does not start, its files, helpers for messages |
+//! | `clock`, `log`, `stop`, `succession`, `waker`, `priority`, `secret`, `failure`, `leftovers`, `words` | the time, the lines on standard error, the request to stop, the other process of an upgrade, waking a thread, its priority, comparing secrets, the error of a server that does not start, its files, helpers for messages |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; the log does not.
 #![warn(clippy::print_stderr)]
@@ -76,6 +76,7 @@ mod server;
 mod session;
 mod stats;
 mod stop;
+mod succession;
 mod tls;
 mod users;
 mod waker;

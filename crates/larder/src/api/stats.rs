@@ -88,6 +88,7 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::NearRefusedUncopied,
     Counter::NearRefusedNoMemory,
     Counter::WeightsReloadFailures,
+    Counter::NearFetchedBytes,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.

@@ -30,7 +30,7 @@ impl ReaderLimits {
     fn change(&self, origin: usize, until_ms: Option<u64>, publish: impl FnOnce(u64)) {
         let mut all = lock(&self.until_ms);
         all[origin] = until_ms;
-        // Published under the lock, so that a lower limit is not replaced by an earlier, higher one.
+        // Published under the lock, so that no earlier, higher limit replaces a lower one.
         publish(all.iter().flatten().copied().min().unwrap_or(0));
     }
 }

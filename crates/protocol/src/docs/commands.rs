@@ -160,6 +160,13 @@ pub(super) const COMMANDS: &[CommandRow] = &[
             [operating.md](operating.md#hot-keys). Only in Larder; not over UDP.",
     },
     CommandRow {
+        form: "stats origins",
+        needs: Needs::Right(Right::Read),
+        replies: "STAT <number>:<name> <value> / END",
+        meaning: "Returns address, weight, share of the keys, state and counters of each origin of \
+            a near cache, see [near-cache.md](near-cache.md#several-origins). Only in Larder.",
+    },
+    CommandRow {
         form: "stats users",
         needs: Needs::ADMIN,
         replies: "STAT <name> <value> / END",

@@ -161,7 +161,7 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients recognise only this message.",
     },
     Difference {
-        memcached: "`stats larder`, `stats hotkeys`, `stats prefixes`, `stats slow` and `stats \
+        memcached: "`stats larder`, `stats hotkeys`, `stats prefixes`, `stats slow`, `stats origins` and `stats \
             users` are errors.",
         larder: "They return statistics that memcached does not have. These names must be written \
             in full.",

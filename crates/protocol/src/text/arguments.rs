@@ -259,8 +259,8 @@ impl<'a> Arguments<'a> {
     }
 
     /// `[<section>]`: `items`, `slabs`, `sizes`, `larder`, `delete_prefix`, `hotkeys`, `origins`,
-    /// `users`, `slow` and `prefixes` in full; `reset`, `settings`, `detail`, `cachedump` and `conns` also
-    /// by any prefix, tried in this order.
+    /// `users`, `slow` and `prefixes` in full; `reset`, `settings`, `detail`, `cachedump` and
+    /// `conns` also by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,

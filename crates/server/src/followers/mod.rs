@@ -34,7 +34,7 @@ use larder_protocol::Refusal;
 use larder_protocol::follow::Terms;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::server::succession::Succession;
+use crate::succession::Succession;
 use interest::Interest;
 use ring::EVERYTHING;
 use slot::Slot;
@@ -51,8 +51,8 @@ pub(crate) struct Followers {
     /// Made with the first subscription.
     table: OnceLock<Table>,
     list: Mutex<List>,
-    /// While another process may change the items of this cache unnoticed, changes are not reported,
-    /// and no interest is noted.
+    /// While another process may change the items of this cache unnoticed, changes are not
+    /// reported, and no interest is noted.
     succession: Arc<Succession>,
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use larder_protocol::follow::Terms;
 use rustix::event::epoll::{self, EventFlags};
 
-use super::dial::{self, DialError, Dialed, Role, is_temporary};
-use super::link::{LinkState, Lost, Pending, PendingRequest, push_follower};
+use super::links::dial::{self, DialError, Dialed, Role, is_temporary};
+use super::links::link::{LinkState, Lost, Pending, PendingRequest, push_follower};
 use super::links::{FETCH_LINKS, STREAM, is_lazy};
 use super::thread::{Loop, Stream};
 use super::{Reach, millis};

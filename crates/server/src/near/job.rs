@@ -7,7 +7,7 @@ use larder::copies::Flight;
 use larder_protocol::ServerError;
 
 use super::answer::{Answer, Taken};
-use super::reply::ReplyForm;
+use super::links::reply::ReplyForm;
 use super::request::{LARGE_BYTES, PassRequest};
 use crate::waker::Waker;
 

@@ -15,15 +15,11 @@
 
 mod answer;
 mod connecting;
-mod dial;
 mod everywhere;
-mod fetched;
 mod job;
-mod link;
 mod links;
+mod losing;
 mod origin;
-mod outgoing;
-mod reply;
 mod request;
 mod ring;
 mod store;
@@ -42,11 +38,11 @@ use larder_stats::Counters;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::log::Log;
-use crate::server::succession::Succession;
+use crate::succession::Succession;
 pub(crate) use everywhere::Everywhere;
 pub(crate) use job::{AnswerPart, Concerned, Pass};
+pub(crate) use links::reply::is_error;
 pub(crate) use origin::{Origin, Reach};
-pub(crate) use reply::is_error;
 pub(crate) use request::{PassRequest, is_plain};
 pub(crate) use ring::Ring;
 use store::{OriginStore, SharedStore};
@@ -85,14 +81,15 @@ impl Near {
             Some(path) => Weights::read(path, &near.origins)?,
             None => Weights::given(&near.origins)?,
         };
-        // The predecessor's copies, which no message would drop. It has dropped those that it knows.
+        // The predecessor has dropped the copies that it knows. No message would drop others.
         cache.clear();
         let listed_bytes_max = usize::try_from(options.listed_bytes()).unwrap_or(usize::MAX);
         let store = Arc::new(SharedStore::new(cache.clone(), Ring::new(&near.origins, weights)));
+        let shares = store.ring().shares();
         let origin = |(number, given): (usize, &larder_options::Origin)| {
-            // The shares may change later, so each origin may use more than its share.
             let part = OriginStore::new(Arc::clone(&store), number);
-            let listed_bytes = (listed_bytes_max / near.origins.len()).max(1);
+            // Other weights do not change this until the next start.
+            let listed_bytes = (listed_bytes_max as f64 * shares[number]) as usize;
             Origin::new(given, &near, part, listed_bytes, counters(number), succession)
         };
         let origins = near.origins.iter().enumerate().map(origin);
@@ -122,6 +119,15 @@ impl Near {
     /// True if an origin does not report changes, so that copies are used for `--near-ttl`.
     pub(crate) fn has_timed_origin(&self) -> bool {
         self.origins.iter().any(|origin| origin.is_timed())
+    }
+
+    /// Returns for how long a copy may be out of date.
+    pub(crate) fn stale_max(&self) -> Duration {
+        let bound = |origin: &Arc<Origin>| match origin.is_timed() {
+            true => self.options.ttl,
+            false => self.options.stale_max,
+        };
+        self.origins.iter().map(bound).max().unwrap_or_default()
     }
 
     /// Passes a command to all origins.

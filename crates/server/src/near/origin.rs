@@ -17,7 +17,7 @@ use super::job::{Job, Pass};
 use super::request::PassRequest;
 use super::store::OriginStore;
 use super::{boot_ms, millis};
-use crate::server::succession::Succession;
+use crate::succession::Succession;
 use crate::waker::Waker;
 
 /// The state of an origin that the threads of a near cache share.

@@ -3,7 +3,7 @@
 use larder_protocol::{Command, Frame, binary};
 
 use super::job::Concerned;
-use super::reply::ReplyForm;
+use super::links::reply::ReplyForm;
 
 /// A command as the origin receives it.
 #[derive(Clone, Debug)]

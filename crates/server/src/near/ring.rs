@@ -2,9 +2,9 @@
 //!
 //! Each origin has points on a circle of 32-bit hashes, about 160 times its share of the weights. A
 //! key belongs to the origin of the first point at or after its hash. If a weight changes, few keys
-//! move. The hashes are MD5, and the points and their order those of libmemcached's
-//! `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED`, including its rounding in `float`, so that a program that
-//! uses the servers itself finds the same owners.
+//! move. The hashes are MD5, and the points and their order are those of libmemcached's weighted
+//! ketama, including its rounding in `float`, so that a program that uses the servers itself finds
+//! the same owners.
 
 use larder_options::Origin;
 use md5::{Digest, Md5};
@@ -77,8 +77,7 @@ mod tests {
         Ring::new(&origins, weights)
     }
 
-    /// The owners of the keys key:0 to key:99 in libmemcached 1.1.4 (`memcached_generate_hash`, with
-    /// MD5 and `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED`).
+    /// The owners of the keys key:0 to key:99 in libmemcached 1.1.4, with MD5 and weighted ketama.
     #[test]
     fn the_owners_of_keys_are_those_of_libmemcached() {
         for (list, owners) in [

@@ -18,7 +18,7 @@ pub(crate) struct SharedStore {
     ring: ArcSwap<Ring>,
     limits: ReaderLimits,
     /// The limit of the readers in memory, by the boot clock: until then each copy in the cache may
-    /// be used, whoever owns its key.
+    /// be used, of all origins.
     readable_until_ms: AtomicU64,
     origin_count: usize,
 }
@@ -44,8 +44,8 @@ impl SharedStore {
         if self.origin_count == 1 { 0 } else { self.ring.load().owner_of(key) }
     }
 
-    /// True if every copy in the cache may be used by a read that began before this time of the boot
-    /// clock. The caller looks for the copy afterwards.
+    /// True if every copy in the cache may be used by a read that began before this time of the
+    /// boot clock. The caller looks for the copy afterwards.
     #[inline]
     pub(super) fn is_readable_at(&self, now_ms: u64) -> bool {
         // Rule: FreshBeforeLook

@@ -14,7 +14,6 @@ pub(crate) mod memory_file;
 pub(crate) mod open;
 pub(crate) mod progress;
 pub(crate) mod statistics;
-pub(crate) mod succession;
 mod upkeep;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,8 +34,8 @@ use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
 use crate::observe::readers::Readers;
 use crate::observe::watch::{self, Watchers};
-use crate::server::succession::Succession;
 use crate::stop::Stop;
+use crate::succession::Succession;
 use crate::users::Users;
 use access::Access;
 use connections::Connections;

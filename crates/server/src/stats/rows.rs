@@ -91,6 +91,9 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::NearOriginsUnreachable => origins_in(server, "unreachable"),
         Gauge::NearOriginsPassing => origins_in(server, "passes"),
         Gauge::NearOriginsTimed => origins_in(server, "timed"),
+        Gauge::NearStaleMaxMs => {
+            server.near.as_ref().map_or(0, |near| near.stale_max().as_millis() as u64)
+        }
         Gauge::NearFresh => server.near.as_ref().map_or(0, |near| near.fresh_count() as u64),
         Gauge::NearListedBytes => server.near.as_ref().map_or(0, |near| near.listed_bytes() as u64),
         Gauge::NearListedBytesMax => options.listed_bytes(),

@@ -311,9 +311,11 @@ Larder {
     "near_origins_timed" gauge NearOriginsTimed if Near "Origins that do not report changes, so that their copies are used for `--near-ttl`.";
     "near_fresh" gauge NearFresh if Near "Origins whose copies may be used now.";
     "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `timed`: it does not, so that each copy is used for `--near-ttl`. `passes`: it does not at the moment, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet. `mixed`: several origins are in different states.";
+    "near_stale_max_ms" gauge NearStaleMaxMs if Near "Milliseconds for which a copy may be out of date: `--near-max-stale`, and `--near-ttl` for origins that do not report changes; the longer one if both are in force.";
     "near_ahead" counter NearAhead if Near "Hits of copies that were fetched together with the item of an earlier read in the same input: no earlier request has left them.";
     "near_joined" counter NearJoined if Near "Reads that waited for a fetch which another read had begun.";
     "near_fetches" counter NearFetches if Near "Items that were fetched from the origin.";
+    "near_fetched_bytes" counter NearFetchedBytes if Near "Bytes of their values.";
     "near_kept" counter NearKept if Near "Fetched items, and absences of items, that were kept as copies.";
     "near_absent_hits" counter NearAbsentHits if Near "Misses that were answered without the origin, because it was known to have no item. Included in `get_misses`.";
     "near_passed" counter NearPassed if Near "Commands that were passed to the origin.";

@@ -129,9 +129,14 @@ function showConnections(status, change) {
     for (const origin of status.origins) {
       const failed = origin.unreachable + origin.unanswered;
       rows.push([`origin ${origin.address}`, right(`${ORIGIN_STATES[origin.state]}, ` +
-        `${percent(origin.share)} of the keys, ${count(failed)} failed requests`)]);
+        `${percent(origin.share, 1)} of the keys, ${count(failed)} failed requests`)]);
     }
+    rows.push(["a copy may be out of date for",
+      right(duration(status.larder.near_stale_max_ms / 1000))]);
+    rows.push(["reads in the memory", total(status.larder.local_reads)]);
+    rows.push(["reads that joined a fetch", total(status.larder.near_joined)]);
     rows.push(["fetched from origins", total(status.larder.near_fetches)]);
+    rows.push(["bytes fetched from origins", right(bytes(status.larder.near_fetched_bytes))]);
     rows.push(["passed to origins", total(status.larder.near_passed)]);
     rows.push(["changes that origins reported", total(status.larder.near_changes)]);
   }

@@ -55,7 +55,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Waits until the copies of so many origins may be used, and the others are known to be gone.
+    /// Waits until the copies of this number of origins may be used, and the others count as gone.
     fn await_fresh(&self, expected: usize) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -93,7 +93,7 @@ impl Scene {
         Ok(fs::rename(new, file)?)
     }
 
-    /// Waits until the log has so many lines with a text.
+    /// Waits until the log contains a text this number of times.
     fn await_log(&self, text: &str, times: usize) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.near.log().matches(text).count() < times {

@@ -519,8 +519,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Waits for the end of a removal. Returns false if the origin does not report it, or if several
-    /// origins remove.
+    /// Waits for the end of a removal. Returns false if the origin does not report it, or if there
+    /// are several origins.
     fn is_removed(&self, id: u64) -> bool {
         let [origin] = &self.round.origins[..] else { return false };
         let deadline = Instant::now() + REMOVAL_PATIENCE;

@@ -10,40 +10,40 @@ use rustix::event::epoll::EventFlags;
 
 use super::dial::{Role, Socket};
 use super::fetched::{Got, fetched, got};
-use super::job::{Concerned, Pass};
 use super::outgoing::Outgoing;
 use super::reply::{ReplyReader, is_error};
+use crate::near::job::{Concerned, Pass};
 
 /// A connection to the origin.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) role: Role,
-    pub(super) state: LinkState,
+pub(in crate::near) struct Link {
+    pub(in crate::near) role: Role,
+    pub(in crate::near) state: LinkState,
     out: Outgoing,
     /// Received bytes that cannot be parsed yet.
     input: Vec<u8>,
     /// How many of the next bytes belong to an answer that is not needed any more.
     skipped_bytes: usize,
-    pub(super) pending: VecDeque<Pending>,
+    pub(in crate::near) pending: VecDeque<Pending>,
     /// Reads the answer to the first request, if that is a passed command.
     reader: ReplyReader,
     /// True if a part of that answer has been passed on.
     has_begun: bool,
     /// Since when the link does not receive, because a client does not take its answer.
-    pub(super) paused_since: Option<u64>,
+    pub(in crate::near) paused_since: Option<u64>,
     /// How many of the first requests have been given up.
-    pub(super) given_up: usize,
+    pub(in crate::near) given_up: usize,
     /// The failures to connect in a row.
-    pub(super) failures: u32,
+    pub(in crate::near) failures: u32,
     /// True if a request needs the link.
-    pub(super) is_wanted: bool,
+    pub(in crate::near) is_wanted: bool,
     /// The events for which the poller waits.
-    pub(super) awaited: EventFlags,
+    pub(in crate::near) awaited: EventFlags,
 }
 
 /// Whether a link is connected.
 #[derive(Debug)]
-pub(super) enum LinkState {
+pub(in crate::near) enum LinkState {
     /// It is not. The next attempt is at this time of the boot clock.
     Down { retry_ms: u64 },
     /// An attempt to connect is under way since this time.
@@ -54,13 +54,13 @@ pub(super) enum LinkState {
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) of: PendingRequest,
-    pub(super) deadline_ms: u64,
+pub(in crate::near) struct Pending {
+    pub(in crate::near) of: PendingRequest,
+    pub(in crate::near) deadline_ms: u64,
 }
 
 #[derive(Debug)]
-pub(super) enum PendingRequest {
+pub(in crate::near) enum PendingRequest {
     /// `larder_follower`.
     Follower,
     Fetch(Arc<Flight>),
@@ -71,7 +71,7 @@ pub(super) enum PendingRequest {
 
 /// What the origin has sent.
 #[derive(Debug)]
-pub(super) enum Arrival {
+pub(in crate::near) enum Arrival {
     Message(Message),
     /// The answer to a fetch. It is late if the fetch has been given up.
     Fetched {
@@ -90,7 +90,7 @@ pub(super) enum Arrival {
 
 /// The reason why a link is lost.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub(in crate::near) enum Lost {
     #[error("the origin closed the connection")]
     Closed,
     #[error(transparent)]
@@ -108,11 +108,11 @@ pub(super) enum Lost {
 impl Link {
     /// True if the origin has answered a command on the connection before it counts as up. The
     /// system accepts connections also for a process that hangs.
-    pub(super) fn is_proven(&self) -> bool {
+    pub(in crate::near) fn is_proven(&self) -> bool {
         matches!(self.role, Role::Stream | Role::Fetch | Role::Text)
     }
 
-    pub(super) fn new(role: Role) -> Self {
+    pub(in crate::near) fn new(role: Role) -> Self {
         Self {
             role,
             state: LinkState::Down { retry_ms: 0 },
@@ -130,12 +130,12 @@ impl Link {
         }
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(in crate::near) fn is_up(&self) -> bool {
         matches!(self.state, LinkState::Up(_))
     }
 
     /// Begins to use a connection.
-    pub(super) fn rise(&mut self, socket: Socket) {
+    pub(in crate::near) fn rise(&mut self, socket: Socket) {
         self.out.clear();
         self.input.clear();
         (self.reader, self.has_begun) = (ReplyReader::default(), false);
@@ -145,16 +145,16 @@ impl Link {
     }
 
     /// Appends to the output.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(in crate::near) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.out.push(write);
     }
 
     /// Appends bytes to the output.
-    pub(super) fn push_part(&mut self, part: Vec<u8>) {
+    pub(in crate::near) fn push_part(&mut self, part: Vec<u8>) {
         self.out.push_part(part);
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    pub(in crate::near) fn has_output(&self) -> bool {
         let is_held = match &self.state {
             LinkState::Up(socket) => socket.has_unsent(),
             LinkState::Down { .. } | LinkState::Dialing { .. } => false,
@@ -163,7 +163,7 @@ impl Link {
     }
 
     /// Returns the events for which the poller should wait.
-    pub(super) fn events(&self) -> EventFlags {
+    pub(in crate::near) fn events(&self) -> EventFlags {
         let mut events = EventFlags::empty();
         events.set(EventFlags::IN, self.paused_since.is_none());
         events.set(EventFlags::OUT, self.has_output());
@@ -172,7 +172,7 @@ impl Link {
 
     /// Sends what the socket accepts, up to a limit. If that is anything, a request with a large
     /// value has time until `deadline_ms`.
-    pub(super) fn flush(&mut self, deadline_ms: u64) -> Result<(), Lost> {
+    pub(in crate::near) fn flush(&mut self, deadline_ms: u64) -> Result<(), Lost> {
         let LinkState::Up(socket) = &mut self.state else { return Ok(()) };
         let sent = self.out.send(socket)?;
         if let Some(front) = self.pending.front_mut().filter(|_| sent > 0)
@@ -191,7 +191,7 @@ impl Link {
 
     /// Receives what has arrived, up to a limit, and passes each part to `take`. A request whose
     /// answer arrives in parts has time until `deadline_ms` for the next part.
-    pub(super) fn receive(
+    pub(in crate::near) fn receive(
         &mut self,
         buffer: &mut [u8],
         terms: ReceiveTerms,
@@ -345,7 +345,7 @@ impl Link {
     }
 
     /// True if the link cannot receive more before a client takes a part of its answer.
-    pub(super) fn is_held_up(&self) -> bool {
+    pub(in crate::near) fn is_held_up(&self) -> bool {
         let Some(front) = self.pending.front() else { return false };
         match &front.of {
             PendingRequest::Pass(pass) if self.has_begun => {
@@ -358,13 +358,13 @@ impl Link {
 
 /// The terms under which a link receives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReceiveTerms {
+pub(in crate::near) struct ReceiveTerms {
     /// The longest value that is fetched.
-    pub(super) value_bytes_max: usize,
+    pub(in crate::near) value_bytes_max: usize,
     /// Until when the next part of an answer must arrive.
-    pub(super) deadline_ms: u64,
+    pub(in crate::near) deadline_ms: u64,
     /// How long a copy is used if the origin does not report its changes.
-    pub(super) ttl_ms: u64,
+    pub(in crate::near) ttl_ms: u64,
 }
 
 /// False if an answer contains the item of another key.
@@ -376,7 +376,7 @@ fn names_key(answer: &[u8], concerned: &Concerned) -> bool {
 }
 
 /// Returns the first line without its end, and its length; `None` if it is incomplete.
-pub(super) fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
+pub(in crate::near) fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
     match memchr::memchr(b'\n', input) {
         Some(end) => Ok(input.get(..end).map(|line| (line.trim_ascii_end(), end + 1))),
         None if input.len() > LINE_BYTES_MAX => Err(garbled(input)),
@@ -384,13 +384,13 @@ pub(super) fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Lost> {
     }
 }
 
-pub(super) fn garbled(input: &[u8]) -> Lost {
+pub(in crate::near) fn garbled(input: &[u8]) -> Lost {
     let shown = input.get(..SHOWN_BYTES_MAX).unwrap_or(input);
     Lost::Garbled(shown.escape_ascii().to_string())
 }
 
 /// Appends the request that names the change stream.
-pub(super) fn push_follower(out: &mut Vec<u8>, terms: &follow::Terms) {
+pub(in crate::near) fn push_follower(out: &mut Vec<u8>, terms: &follow::Terms) {
     out.extend_from_slice(format!("larder_follower {:032x}\r\n", terms.token).as_bytes());
 }
 

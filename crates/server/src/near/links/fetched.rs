@@ -9,7 +9,7 @@ use super::link::{Lost, ReceiveTerms, garbled, line};
 use super::reply::{VALUE_BYTES_MAX, is_error};
 
 /// Parses the answer to a fetch.
-pub(super) fn fetched(
+pub(in crate::near) fn fetched(
     input: &[u8],
     value_bytes_max: usize,
 ) -> Result<Option<(usize, FlightResult)>, Lost> {
@@ -39,16 +39,20 @@ pub(super) fn fetched(
 
 /// The answer to `gets`.
 #[derive(Debug)]
-pub(super) struct Got {
+pub(in crate::near) struct Got {
     /// How many bytes of the input belong to it.
-    pub(super) bytes: usize,
+    pub(in crate::near) bytes: usize,
     /// How many bytes of it follow that are not needed.
-    pub(super) missing_bytes: usize,
-    pub(super) result: FlightResult,
+    pub(in crate::near) missing_bytes: usize,
+    pub(in crate::near) result: FlightResult,
 }
 
 /// Parses the answer to `gets`; `None` if it is incomplete.
-pub(super) fn got(input: &[u8], wanted: &[u8], terms: ReceiveTerms) -> Result<Option<Got>, Lost> {
+pub(in crate::near) fn got(
+    input: &[u8],
+    wanted: &[u8],
+    terms: ReceiveTerms,
+) -> Result<Option<Got>, Lost> {
     let Some((line, head_bytes)) = line(input)? else { return Ok(None) };
     let whole = |bytes, result| Ok(Some(Got { bytes, missing_bytes: 0, result }));
     if line == b"END" {

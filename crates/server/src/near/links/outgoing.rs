@@ -5,24 +5,24 @@ use std::io::{self, ErrorKind, Write};
 
 /// Bytes in the order in which they are sent.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(in crate::near) struct Outgoing {
     parts: VecDeque<Vec<u8>>,
     /// How many bytes of the first part are sent.
     sent: usize,
 }
 
 impl Outgoing {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::near) fn is_empty(&self) -> bool {
         self.parts.iter().all(Vec::is_empty)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::near) fn clear(&mut self) {
         self.parts.clear();
         self.sent = 0;
     }
 
     /// Appends what `write` writes.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(in crate::near) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         match self.parts.back_mut() {
             Some(last) if last.len() < PART_BYTES => write(last),
             Some(_) | None => {
@@ -34,7 +34,7 @@ impl Outgoing {
     }
 
     /// Appends bytes. Copies them only if they are few.
-    pub(super) fn push_part(&mut self, part: Vec<u8>) {
+    pub(in crate::near) fn push_part(&mut self, part: Vec<u8>) {
         if part.len() < PART_BYTES {
             self.push(|out| out.extend_from_slice(&part));
         } else {
@@ -43,7 +43,7 @@ impl Outgoing {
     }
 
     /// Sends what the socket accepts, up to a limit. Returns how many bytes it has sent.
-    pub(super) fn send(&mut self, socket: &mut impl Write) -> io::Result<usize> {
+    pub(in crate::near) fn send(&mut self, socket: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
         loop {
             let is_last = self.parts.len() == 1;

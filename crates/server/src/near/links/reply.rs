@@ -2,7 +2,7 @@
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplyForm {
+pub(in crate::near) enum ReplyForm {
     /// One line, with a value if the line announces one.
     One,
     /// Items, then `END` or an error.
@@ -17,22 +17,22 @@ pub(super) enum ReplyForm {
 
 /// The part of an answer that the input contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(in crate::near) struct Reply {
     /// The length of the part for the client, in bytes. It comes first.
-    pub(super) shown_bytes: usize,
+    pub(in crate::near) shown_bytes: usize,
     /// The length of the whole part, in bytes.
-    pub(super) bytes: usize,
+    pub(in crate::near) bytes: usize,
     /// True if the answer ends with this part.
-    pub(super) is_complete: bool,
+    pub(in crate::near) is_complete: bool,
 }
 
 /// The origin does not speak the protocol. Nothing after this can be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Garbled;
+pub(in crate::near) struct Garbled;
 
 /// Reads an answer that arrives in parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReplyReader {
+pub(in crate::near) struct ReplyReader {
     /// How much is left of the current item, with the end of its line, in bytes.
     left_bytes: usize,
 }
@@ -54,7 +54,11 @@ enum End {
 
 impl ReplyReader {
     /// Reads as much of an answer as `input` contains.
-    pub(super) fn read(&mut self, form: ReplyForm, input: &[u8]) -> Result<Reply, Garbled> {
+    pub(in crate::near) fn read(
+        &mut self,
+        form: ReplyForm,
+        input: &[u8],
+    ) -> Result<Reply, Garbled> {
         let mut at = 0;
         loop {
             let rest = input.get(at..).unwrap_or_default();
@@ -176,7 +180,7 @@ const LINE_END: &[u8] = b"\r\n";
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// The longest value that an origin can have: the limit of `-I`.
-pub(super) const VALUE_BYTES_MAX: usize = 1024 * 1024 * 1024;
+pub(in crate::near) const VALUE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 const HEADER_BYTES: usize = 24;
 const RESPONSE: u8 = 0x81;

@@ -17,11 +17,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::millis;
+use crate::near::millis;
 
 /// The purpose of a connection to the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::near) enum Role {
     /// The origin reports changes on it.
     Stream,
     /// Items are fetched on it.
@@ -36,7 +36,7 @@ pub(super) enum Role {
 
 /// A connection to the origin.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(in crate::near) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
@@ -44,15 +44,15 @@ pub(super) enum Socket {
 
 /// A connection that is ready for its role.
 #[derive(Debug)]
-pub(super) struct Dialed {
-    pub(super) socket: Socket,
+pub(in crate::near) struct Dialed {
+    pub(in crate::near) socket: Socket,
     /// The terms of the change stream, for [`Role::Stream`].
-    pub(super) terms: Option<Terms>,
+    pub(in crate::near) terms: Option<Terms>,
 }
 
 /// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
+pub(in crate::near) enum DialError {
     #[error("cannot connect: {0}")]
     Connect(#[source] io::Error),
     #[error("cannot resolve the name")]
@@ -81,7 +81,7 @@ pub(super) enum DialError {
 
 impl DialError {
     /// True if requests can be passed to the origin nevertheless.
-    pub(super) fn is_reached(&self) -> bool {
+    pub(in crate::near) fn is_reached(&self) -> bool {
         matches!(self, Self::Follow(_))
     }
 }
@@ -97,13 +97,13 @@ impl From<io::Error> for DialError {
 
 /// True if a server that answers `larder_follow` in this way reports changes, but not at the
 /// moment: it is a larderd that is upgraded, or whose memory file another process has open.
-pub(super) fn is_temporary(answer: &str) -> bool {
+pub(in crate::near) fn is_temporary(answer: &str) -> bool {
     answer.starts_with("SERVER_ERROR") && !answer.contains("--followers")
 }
 
 /// Connects on a new thread, and passes the result to `done`. Returns false if the system cannot
 /// start another thread.
-pub(super) fn start(
+pub(in crate::near) fn start(
     address: &OriginAddress,
     options: &Arc<NearOptions>,
     role: Role,
@@ -292,12 +292,12 @@ fn read_line(socket: &mut Socket) -> Result<String, DialError> {
 
 impl Socket {
     /// True if encrypted bytes wait until the socket accepts them.
-    pub(super) fn has_unsent(&self) -> bool {
+    pub(in crate::near) fn has_unsent(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.conn.wants_write())
     }
 
     /// True if decrypted bytes wait to be read. They cause no event.
-    pub(super) fn has_decrypted(&mut self) -> bool {
+    pub(in crate::near) fn has_decrypted(&mut self) -> bool {
         let Self::Tls(stream) = self else { return false };
         let state = stream.conn.process_new_packets();
         state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
