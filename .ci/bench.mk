@@ -56,6 +56,9 @@ bench-scale: ## Many threads, one hot key, many peers, many segments; LARDER_ROU
 bench-local: build ## A get in a server's memory and one through its socket, 1 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
 
+bench-near-cluster: build ## Simulates 1 to 64 near caches, and draws their hit ratios, 22 min
+	crates/bench/near/cluster.py $(LARDER)
+
 bench-restart: build ## Restart with 5 million items in 1 GiB after `kill -9` under load, 1 min
 	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test it -- \
 		restart:: --ignored --nocapture
