@@ -99,14 +99,6 @@ function showEvictions(status, change) {
   ]);
 }
 
-const ORIGIN_STATES = {
-  copies: "reports its changes",
-  timed: "reports no changes: copies expire",
-  passes: "reports no changes at the moment",
-  unreachable: "unreachable",
-  unknown: "has not answered yet",
-};
-
 function showConnections(status, change) {
   const now = status.stats;
   const rows = [
@@ -121,24 +113,6 @@ function showConnections(status, change) {
   // Absent without --followers.
   if (status.larder.followers !== undefined) {
     rows.push(["near caches that follow", total(status.larder.followers)]);
-  }
-  // Absent without --origin.
-  if (status.larder.near_fresh !== undefined) {
-    rows.push(["origins whose copies may be used",
-      right(`${count(status.larder.near_fresh)} of ${count(status.larder.near_origins)}`)]);
-    for (const origin of status.origins) {
-      const failed = origin.unreachable + origin.unanswered;
-      rows.push([`origin ${origin.address}`, right(`${ORIGIN_STATES[origin.state]}, ` +
-        `${percent(origin.share, 1)} of the keys, ${count(failed)} failed requests`)]);
-    }
-    rows.push(["a copy may be out of date for",
-      right(duration(status.larder.near_stale_max_ms / 1000))]);
-    rows.push(["reads in the memory", total(status.larder.local_reads)]);
-    rows.push(["reads that joined a fetch", total(status.larder.near_joined)]);
-    rows.push(["fetched from origins", total(status.larder.near_fetches)]);
-    rows.push(["bytes fetched from origins", right(bytes(status.larder.near_fetched_bytes))]);
-    rows.push(["passed to origins", total(status.larder.near_passed)]);
-    rows.push(["changes that origins reported", total(status.larder.near_changes)]);
   }
   fill("connections", null, rows);
 }
@@ -210,6 +184,45 @@ $("map").addEventListener("mousemove", (event) => {
   const name = first === last ? `Segment ${first}` : `Segments ${first} to ${last}`;
   $("cell").textContent = `${name}: ${uses.join(", ")}${live}`;
 });
+
+const ORIGIN_STATES = {
+  copies: "reports its changes",
+  timed: "reports no changes: copies expire",
+  passes: "reports no changes at the moment",
+  unreachable: "unreachable",
+  unknown: "has not answered yet",
+};
+
+function showNear(status, change) {
+  const { larder, origins } = status;
+  $("near-section").hidden = origins.length === 0;
+  if (origins.length === 0) return;
+  const line = (words, name, unit = count) => {
+    const difference = change.larder(name);
+    const rate = difference === null ? null : difference / change.secs;
+    const all = unit === count ? total(larder[name]) : right(unit(larder[name]));
+    return [words, right(unit(rate)), all];
+  };
+  $("near-words").textContent = "A copy may be out of date for " +
+    `${duration(larder.near_stale_max_ms / 1000)} if the network or a process hangs, ` +
+    "and where an origin reports no changes.";
+  fill("near-origins", ["origin", "state", right("keys"), right("fetched"), right("failed")],
+    origins.map((origin) => {
+      const is_usable = origin.fresh || origin.state === "passes";
+      return [origin.address, [ORIGIN_STATES[origin.state], is_usable ? "" : "bad"],
+        right(percent(origin.share, 1)), total(origin.fetches),
+        total(origin.unreachable + origin.unanswered)];
+    }));
+  fill("near-work", ["work", right("per second"), right("since start")], [
+    line("reads in the memory, reported", "local_reads"),
+    line("reads that joined a fetch", "near_joined"),
+    line("items fetched", "near_fetches"),
+    line("bytes fetched", "near_fetched_bytes", bytes),
+    line("commands passed on", "near_passed"),
+    line("changes reported by origins", "near_changes"),
+    line("copies dropped because of them", "near_dropped"),
+  ]);
+}
 
 const TIER_WORDS = {
   store: "store: all items, memory keeps those in use",
@@ -364,6 +377,7 @@ function show(status, hot, slow, ready) {
   showEvictions(status, change);
   showConnections(status, change);
   showMemory(status);
+  showNear(status, change);
   showTier(status, change);
   showHot(hot);
   showSlow(slow);
