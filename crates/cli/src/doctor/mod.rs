@@ -130,6 +130,7 @@ const NAMES: &[&str] = &[
     "near-passes",
     "near-timed",
     "near-late",
+    "near-weights",
     "near-silent",
     "near-streams-lost",
     "near-flushed",

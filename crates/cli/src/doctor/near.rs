@@ -40,7 +40,8 @@ fn passes_everything(facts: &Facts) -> Option<Finding> {
             "{} reports no changes at the moment, so that none of its items is copied and every \
              request for its keys crosses the network; the log of this server has the reason. An \
              origin reports nothing while it is upgraded or another process has its memory file \
-             open",
+             open, and nothing is copied while this near cache is upgraded, until its old process \
+             has ended",
             of_origins(passing, facts)
         );
         Finding::new("near-passes", sentence)
@@ -61,11 +62,8 @@ fn copies_for_a_time(facts: &Facts) -> Option<Finding> {
 }
 
 fn is_late(facts: &Facts) -> Option<Finding> {
-    let number = |name| facts.number(name);
-    let passing = number("near_origins_unreachable") + number("near_origins_passing");
-    let followed = number("near_origins").saturating_sub(passing);
-    let late = followed.saturating_sub(number("near_fresh"));
-    (late > 0 && facts.word("near_state") != "unknown").then(|| {
+    let late = facts.number("near_origins_late");
+    (late > 0).then(|| {
         let sentence = format!(
             "{} has not answered for about --near-max-stale, so that copies of its items are not \
              used. Look for an origin that hangs or a network that loses packets; if the finding \
@@ -116,10 +114,11 @@ fn is_not_answered(facts: &Facts) -> Option<Finding> {
 /// A restart of the origin ends a stream once.
 fn loses_its_stream(facts: &Facts) -> Option<Finding> {
     let (lost, uptime_secs) = (facts.number("near_streams_lost"), facts.number("uptime"));
+    let lost = lost / facts.number("near_origins").max(1);
     (lost >= LOST_MIN && is_hourly(lost, uptime_secs)).then(|| {
         let sentence = format!(
-            "the change stream of the origin was lost {lost} times in {} min, and each time all \
-             copies were dropped; the log has the reasons. Repair the network, raise \
+            "the change stream of an origin was lost {lost} times in {} min, and each time all \
+             copies of its items were dropped; the log has the reasons. Repair the network, raise \
              --near-max-stale, or restart the origin less often",
             uptime_secs / 60
         );
@@ -128,7 +127,9 @@ fn loses_its_stream(facts: &Facts) -> Option<Finding> {
 }
 
 fn is_flushed(facts: &Facts) -> Option<Finding> {
-    let (flushes, uptime_secs) = (facts.number("near_flushes"), facts.number("uptime"));
+    // A flush_all is reported by each origin.
+    let flushes = facts.number("near_flushes") / facts.number("near_origins").max(1);
+    let uptime_secs = facts.number("uptime");
     (flushes >= LOST_MIN && is_hourly(flushes, uptime_secs)).then(|| {
         let sentence = format!(
             "all copies were dropped {flushes} times in {} min, because a client used flush_all, \
@@ -257,10 +258,9 @@ pub(super) mod tests {
         assert_eq!(found(RULES, HEALTHY), []);
         for (name, rows) in [
             ("near-unreachable", &[("near_origins_unreachable", "1"), ("near_origins", "2")][..]),
-            ("near-passes", &[("near_origins_passing", "1"), ("near_fresh", "0")]),
+            ("near-passes", &[("near_origins_passing", "1")]),
             ("near-timed", &[("near_origins_timed", "1")]),
-            ("near-late", &[("near_fresh", "0")]),
-            ("near-late", &[("near_fresh", "1"), ("near_origins", "2")]),
+            ("near-late", &[("near_origins_late", "1")]),
             ("near-weights", &[("near_weights_reload_failures", "1")]),
             ("near-silent", &[("near_unanswered", "23")]),
             ("near-streams-lost", &[("near_streams_lost", "10")]),

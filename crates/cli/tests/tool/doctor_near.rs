@@ -129,7 +129,8 @@ fn one_of_several_origins_that_is_gone_and_a_bad_file_of_weights_are_found() {
     let list = origins.each_ref().map(Fixture::address).join(",");
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("weights");
-    std::fs::write(&weights, "").unwrap();
+    let line = format!("{} 1\n", list.split(',').next().unwrap());
+    std::fs::write(&weights, line).unwrap();
     let weights_arg = format!("--origin-weights={}", weights.display());
     let near = Fixture::start_on(Transport::Unix, &["--origin", &list, &weights_arg]);
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -271,8 +271,8 @@ impl Cache {
     /// Limits until when clients that read this cache's memory ([`Client`](crate::Client)) may use
     /// the items that they find there: a time of the system's boot clock, in milliseconds. After it
     /// they request every item from the server. A server that keeps copies of items calls this,
-    /// since its copies may be out of date later, and it may be stopped. Only one thread may call
-    /// it. A cache for which it was never called has no limit.
+    /// since its copies may be out of date later, and it may be stopped. Two threads must not call
+    /// it at the same time. A cache for which it was never called has no limit.
     pub fn limit_readers(&self, boot_ms: u64) {
         self.shared().engine.limit_readers(readable_until(boot_ms));
     }

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 pub use self::flight::{FetchFailure, Fetched, Flight, FlightResult};
+use self::keys::Keys;
 pub use self::limit::ReaderLimits;
 use self::stripe::Stripe;
 use self::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::SeqCst, lock};
@@ -86,6 +87,9 @@ pub struct Copies<S> {
     /// The number of the current subscription. It is never used again.
     subscription: AtomicU64,
     limits: CopyLimits,
+    /// The limits of the lists, which may change.
+    listed_bytes_max: AtomicUsize,
+    absent_bytes_max: AtomicUsize,
     /// The bytes of the lists of keys.
     listed_bytes: AtomicUsize,
     /// The bytes of the keys that are remembered as absent.
@@ -144,6 +148,8 @@ impl<S: CopyStore> Copies<S> {
             fresh_until_ms: AtomicU64::new(0),
             subscription: AtomicU64::new(0),
             limits,
+            listed_bytes_max: AtomicUsize::new(limits.listed_bytes_max),
+            absent_bytes_max: AtomicUsize::new(limits.absent_bytes_max),
             listed_bytes: AtomicUsize::new(0),
             absent_bytes: AtomicUsize::new(0),
         }
@@ -319,8 +325,8 @@ impl<S: CopyStore> Copies<S> {
     ) -> Result<(), NotKept> {
         let bucket = flight.place().bucket;
         let room = Room {
-            listed_bytes: self.limits.listed_bytes_max / STRIPES,
-            absent_bytes: self.limits.absent_bytes_max / STRIPES,
+            listed_bytes: self.listed_bytes_max.load(SeqCst) / STRIPES,
+            absent_bytes: self.absent_bytes_max.load(SeqCst) / STRIPES,
         };
         let before = (stripe.listed_bytes(), stripe.absent_bytes());
         let is_listed = stripe.remember(&self.store, bucket, flight.key(), is_absent, room);
@@ -411,6 +417,13 @@ impl<S: CopyStore> Copies<S> {
         }
     }
 
+    /// Changes [`CopyLimits::listed_bytes_max`] and [`CopyLimits::absent_bytes_max`]. Longer lists
+    /// become shorter when keys are added.
+    pub fn limit_lists(&self, listed_bytes_max: usize, absent_bytes_max: usize) {
+        self.listed_bytes_max.store(listed_bytes_max, SeqCst);
+        self.absent_bytes_max.store(absent_bytes_max, SeqCst);
+    }
+
     /// Returns the bytes of the lists of keys.
     pub fn listed_bytes(&self) -> usize {
         self.listed_bytes.load(SeqCst)
@@ -430,6 +443,9 @@ impl<S: CopyStore> Copies<S> {
         lock(&self.stripes[bucket as usize % STRIPES])
     }
 }
+
+/// With this limit of the lists, each of their parts has room for a key of any length.
+pub const LISTED_BYTES_MIN: usize = STRIPES * (Keys::KEY_BYTES_MAX + 64);
 
 /// What the keys of a stripe may use.
 #[derive(Clone, Copy, Debug)]

@@ -63,6 +63,7 @@ const OF_SERVER: &[&str] = &[
     "near_origins",
     "near_origins_unreachable",
     "near_origins_passing",
+    "near_origins_late",
     "near_origins_timed",
     "near_fresh",
     "near_stale_max_ms",

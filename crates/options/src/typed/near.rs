@@ -87,7 +87,8 @@ pub(super) fn times(values: &Values) -> Contradiction {
 pub(super) fn origins(values: &Values) -> Contradiction {
     let origins = Near::new(values)?.origins;
     let is_earlier = |(at, origin): &(usize, &Origin)| {
-        origins[..*at].iter().any(|earlier| earlier.address == origin.address)
+        let name = origin.address.ketama_name();
+        origins[..*at].iter().any(|earlier| earlier.address.ketama_name() == name)
     };
     let (_, twice) = origins.iter().enumerate().find(is_earlier)?;
     Some((Id::Origin, format!("{} is given twice", twice.address)))

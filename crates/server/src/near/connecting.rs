@@ -21,7 +21,7 @@ impl Loop {
             let is_usual = self.is_known && !is_lazy(number);
             let needed = match number {
                 // Without copies, only to learn whether the origin is a near cache.
-                STREAM => !self.is_known || self.origin.succession.is_alone(),
+                STREAM => !self.is_known || self.origin.may_copy(),
                 _ => link.is_wanted && self.is_known || is_usual,
             };
             match link.state {
@@ -91,8 +91,8 @@ impl Loop {
         }
         let subscription = self.origin.copies.subscription();
         self.is_known = true;
-        // Rule: OneProcessTells
-        if !self.origin.succession.is_alone() {
+        if !self.origin.may_copy() {
+            self.report(OTHER_PROCESS.to_owned());
             return self.lose(STREAM, &Lost::Retired);
         }
         self.stream = Some(Stream { terms, asked: VecDeque::new(), next_alive_ms: now_ms });
@@ -132,9 +132,13 @@ impl Loop {
             }
             DialError::Follow(answer) => {
                 self.is_known = true;
+                if !is_temporary(answer) && !self.origin.may_copy() {
+                    self.origin.set_reach(Reach::Reached);
+                    return self.report(OTHER_PROCESS.to_owned());
+                }
                 if !is_temporary(answer) {
                     link.state = LinkState::Down { retry_ms: now_ms + FOLLOW_RETRY_MS };
-                    if !self.origin.is_timed() && self.origin.succession.is_alone() {
+                    if !self.origin.is_timed() {
                         self.begin_timed();
                     }
                     let ttl = self.origin.options.ttl;
@@ -159,6 +163,9 @@ impl Loop {
         }
     }
 }
+
+/// Logged once for an origin during an upgrade of this process.
+const OTHER_PROCESS: &str = "nothing is copied until the process that this one replaces has ended";
 
 /// The pause before a new attempt to connect. It doubles with each failure.
 pub(super) const RETRY_MS: u64 = 20;

@@ -85,6 +85,10 @@ impl OriginAnswer {
                 AnswerPart::Bytes { bytes, is_last } => {
                     self.bytes.extend_from_slice(&bytes);
                     self.end = is_last.then_some(Ok(()));
+                    if self.bytes.len() > ANSWER_BYTES_MAX {
+                        self.bytes.clear();
+                        self.end = Some(Err(ServerError::OriginSilent));
+                    }
                 }
                 AnswerPart::Failed(error) => self.end = Some(Err(error)),
             }
@@ -133,3 +137,6 @@ fn show_error(words: &str, frame: &Frame<'_>, out: &mut Vec<u8>) {
         }
     }
 }
+
+/// No answer to a command for all keys is nearly as long.
+const ANSWER_BYTES_MAX: usize = 4096;

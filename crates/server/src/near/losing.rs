@@ -35,10 +35,12 @@ impl Loop {
                 self.links[number].given_up += 1;
             }
         }
-        let silent_ms = 2 * millis(self.origin.options.stale_max);
+        let stale_ms_max = millis(self.origin.options.stale_max);
         let asked = self.stream.as_ref().and_then(|stream| stream.asked.front());
-        let is_silent = asked.is_some_and(|asked| asked + silent_ms <= now_ms);
-        if is_silent || self.stream.is_some() && self.origin.must_drop_late_copies(now_ms) {
+        let is_silent = |silent_ms| asked.is_some_and(|asked| asked + silent_ms <= now_ms);
+        // The oldest question that is not answered was asked a quarter after the last one that is.
+        let is_late = is_silent(stale_ms_max / 8 * 5) && self.origin.must_drop_late_copies(now_ms);
+        if is_silent(2 * stale_ms_max) || is_late {
             self.lose(STREAM, &Lost::Silent);
         }
     }

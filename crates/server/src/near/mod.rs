@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task;
 use std::time::{Duration, Instant};
 
+use larder::copies::LISTED_BYTES_MIN;
 use larder::{Cache, Leaving, Reason};
 use larder_options::{Near as NearOptions, Options};
 use larder_stats::Counters;
@@ -57,8 +58,26 @@ pub(crate) struct Near {
     origins: Box<[Arc<Origin>]>,
     store: Arc<SharedStore>,
     options: Arc<NearOptions>,
+    /// The memory for the lists of keys. Each origin has its share of it.
+    listed_bytes_max: usize,
     /// Held by the thread that executes a request of the HTTP API.
     http: Mutex<()>,
+}
+
+/// The memory for the lists of keys of an origin, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct ListLimits {
+    listed_bytes_max: usize,
+    absent_bytes_max: usize,
+}
+
+impl ListLimits {
+    /// Divides the memory by the share of the keys. An origin with few keys may also list long
+    /// ones.
+    fn of_share(bytes: usize, share: f64) -> Self {
+        let listed_bytes_max = ((bytes as f64 * share) as usize).max(LISTED_BYTES_MIN);
+        Self { listed_bytes_max, absent_bytes_max: (listed_bytes_max / 2).max(LISTED_BYTES_MIN) }
+    }
 }
 
 impl Near {
@@ -88,13 +107,18 @@ impl Near {
         let shares = store.ring().shares();
         let origin = |(number, given): (usize, &larder_options::Origin)| {
             let part = OriginStore::new(Arc::clone(&store), number);
-            // Other weights do not change this until the next start.
-            let listed_bytes = (listed_bytes_max as f64 * shares[number]) as usize;
-            Origin::new(given, &near, part, listed_bytes, counters(number), succession)
+            let lists = ListLimits::of_share(listed_bytes_max, shares[number]);
+            Origin::new(given, &near, part, lists, counters(number), succession)
         };
         let origins = near.origins.iter().enumerate().map(origin);
         let origins = origins.map(|origin| origin.map(Arc::new)).collect::<Result<_, _>>()?;
-        Ok(Some(Arc::new(Self { origins, store, options: near, http: Mutex::default() })))
+        Ok(Some(Arc::new(Self {
+            origins,
+            store,
+            options: near,
+            listed_bytes_max,
+            http: Mutex::default(),
+        })))
     }
 
     /// Returns all origins, in the order of `--origin`.
@@ -119,6 +143,12 @@ impl Near {
     /// True if an origin does not report changes, so that copies are used for `--near-ttl`.
     pub(crate) fn has_timed_origin(&self) -> bool {
         self.origins.iter().any(|origin| origin.is_timed())
+    }
+
+    /// Returns how many origins report their changes, but too late.
+    pub(crate) fn late_count(&self) -> usize {
+        let is_late = |origin: &&Arc<Origin>| origin.state_name() == "copies" && !origin.is_fresh();
+        self.origins.iter().filter(is_late).count()
     }
 
     /// Returns for how long a copy may be out of date.
@@ -150,7 +180,7 @@ impl Near {
     pub(crate) fn drop_copies_for_successor(&self) -> bool {
         // Rule: OneProcessTells
         self.origins.iter().for_each(|origin| origin.waker.wake());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RETIREMENT_MAX;
         while !self.origins.iter().all(|origin| origin.has_retired()) {
             if Instant::now() > deadline {
                 return false;
@@ -174,9 +204,15 @@ impl Near {
             return Ok(None);
         }
         let shown = weights.shown(origins);
-        self.store.set_ring(Ring::new(origins, weights));
-        // A fetch from the old owner that ends later is not kept.
+        let ring = Arc::new(Ring::new(origins, weights));
+        self.store.announce(&ring);
         let moved: usize = self.origins.iter().map(|origin| origin.copies.drop_moved()).sum();
+        for (origin, share) in self.origins.iter().zip(ring.shares()) {
+            let lists = ListLimits::of_share(self.listed_bytes_max, share);
+            origin.copies.limit_lists(lists.listed_bytes_max, lists.absent_bytes_max);
+        }
+        // Only now: a write through a new owner would not drop the copy of the old one.
+        self.store.set_ring(ring);
         Ok(Some(format!("{shown}; {moved} copies of keys that have moved are dropped")))
     }
 
@@ -250,4 +286,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// How long a near thread may take to drop its copies. It removes a million in a second.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RETIREMENT_MAX: Duration = Duration::from_secs(20);
+
+/// Its connections, one that replaces a lost one, the poller and the waker.
+pub(crate) const DESCRIPTORS_PER_ORIGIN: usize = links::LINKS + 3;

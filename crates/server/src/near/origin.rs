@@ -16,7 +16,7 @@ use rustix::io;
 use super::job::{Job, Pass};
 use super::request::PassRequest;
 use super::store::OriginStore;
-use super::{boot_ms, millis};
+use super::{ListLimits, boot_ms, millis};
 use crate::succession::Succession;
 use crate::waker::Waker;
 
@@ -72,13 +72,13 @@ impl Origin {
         given: &larder_options::Origin,
         options: &Arc<NearOptions>,
         store: OriginStore,
-        listed_bytes_max: usize,
+        lists: ListLimits,
         counters: &Arc<Counters>,
         succession: &Arc<Succession>,
     ) -> io::Result<Self> {
         let limits = CopyLimits {
-            listed_bytes_max,
-            absent_bytes_max: listed_bytes_max / 2,
+            listed_bytes_max: lists.listed_bytes_max,
+            absent_bytes_max: lists.absent_bytes_max,
             value_bytes_max: options.value_bytes_max,
             flight_age_max_ms: millis(options.stale_max.min(options.ttl)),
         };
@@ -225,6 +225,12 @@ impl Origin {
     /// True if a successor of this process may have copies.
     pub(super) fn has_retired(&self) -> bool {
         self.has_retired.load(Acquire)
+    }
+
+    /// True if this process may have copies: no other process of the same near cache serves.
+    pub(super) fn may_copy(&self) -> bool {
+        // Rule: OneProcessTells
+        !self.has_retired() && self.succession.is_alone()
     }
 
     pub(super) fn set_retired(&self, has_retired: bool) {

@@ -15,12 +15,20 @@ use super::ring::Ring;
 pub(crate) struct SharedStore {
     cache: Cache,
     /// Workers look up a key for each command, so they take no lock.
-    ring: ArcSwap<Ring>,
+    placement: ArcSwap<Placement>,
     limits: ReaderLimits,
     /// The limit of the readers in memory, by the boot clock: until then each copy in the cache may
     /// be used, of all origins.
     readable_until_ms: AtomicU64,
     origin_count: usize,
+}
+
+/// Which keys belong to each origin.
+#[derive(Debug)]
+struct Placement {
+    current: Arc<Ring>,
+    /// The ring that will be the current one when all copies of keys that it moves are dropped.
+    next: Option<Arc<Ring>>,
 }
 
 /// The copies of one origin.
@@ -34,14 +42,20 @@ impl SharedStore {
     pub(super) fn new(cache: Cache, ring: Ring) -> Self {
         let origin_count = ring.weights().count();
         let limits = ReaderLimits::new(origin_count);
-        let readable_until_ms = AtomicU64::new(0);
-        Self { cache, ring: ArcSwap::from_pointee(ring), limits, readable_until_ms, origin_count }
+        let placement = Placement { current: Arc::new(ring), next: None };
+        Self {
+            cache,
+            placement: ArcSwap::from_pointee(placement),
+            limits,
+            readable_until_ms: AtomicU64::new(0),
+            origin_count,
+        }
     }
 
     /// Returns the number of the origin that a key belongs to.
     #[inline]
     pub(super) fn owner_of(&self, key: &[u8]) -> usize {
-        if self.origin_count == 1 { 0 } else { self.ring.load().owner_of(key) }
+        if self.origin_count == 1 { 0 } else { self.placement.load().current.owner_of(key) }
     }
 
     /// True if every copy in the cache may be used by a read that began before this time of the
@@ -57,12 +71,30 @@ impl SharedStore {
         self.cache.limit_readers(until_ms);
     }
 
-    pub(super) fn set_ring(&self, ring: Ring) {
-        self.ring.store(Arc::new(ring));
+    /// Notes that another ring will be the current one. From here on no origin keeps copies of keys
+    /// that move.
+    pub(super) fn announce(&self, next: &Arc<Ring>) {
+        let placement = Placement { current: self.ring(), next: Some(Arc::clone(next)) };
+        self.placement.store(Arc::new(placement));
+    }
+
+    /// Makes an announced ring the current one.
+    pub(super) fn set_ring(&self, ring: Arc<Ring>) {
+        self.placement.store(Arc::new(Placement { current: ring, next: None }));
+    }
+
+    /// True if the origin owns the key, and will own it.
+    fn keeps(&self, origin: usize, key: &[u8]) -> bool {
+        if self.origin_count == 1 {
+            return true;
+        }
+        let placement = self.placement.load();
+        let rings = [Some(&placement.current), placement.next.as_ref()];
+        rings.into_iter().flatten().all(|ring| ring.owner_of(key) == origin)
     }
 
     pub(super) fn ring(&self) -> Arc<Ring> {
-        self.ring.load_full()
+        Arc::clone(&self.placement.load().current)
     }
 }
 
@@ -128,6 +160,6 @@ impl CopyStore for OriginStore {
     }
 
     fn owns(&self, key: &[u8]) -> bool {
-        self.shared.owner_of(key) == self.origin
+        self.shared.keeps(self.origin, key)
     }
 }

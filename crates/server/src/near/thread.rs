@@ -139,6 +139,9 @@ impl Loop {
             Err(Errno::INTR) => 0,
             Err(error) => panic!("the near thread cannot wait: {error}"),
         };
+        // An answer that has arrived before this time does not count as late, even if this turn
+        // takes long because it drops many copies.
+        let woken_ms = boot_ms();
         for event in &events[..count] {
             match event.data.u64() {
                 WAKER => {}
@@ -154,7 +157,7 @@ impl Loop {
         self.ask_alive(now_ms);
         self.refresh_timed(now_ms);
         self.report_reads(now_ms);
-        self.give_up(now_ms);
+        self.give_up(woken_ms);
         self.dial(now_ms);
         self.flush();
     }

@@ -81,7 +81,8 @@ impl Weights {
     /// an origin would own no keys.
     pub(crate) fn read(path: &Path, origins: &[Origin]) -> Result<Self, WeightsError> {
         let shown = || path.display().to_string();
-        let text = read(path).map_err(|error| WeightsError::File { path: shown(), error })?;
+        let file_error = |error| WeightsError::File { path: shown(), error };
+        let text = read(path).map_err(file_error)?;
         let mut weights = Self(origins.iter().map(|origin| origin.weight).collect());
         let mut named = vec![false; origins.len()];
         for (number, line) in text.lines().enumerate() {
@@ -110,6 +111,10 @@ impl Weights {
             if let Some(at) = at {
                 (weights.0[at], named[at]) = (weight, true);
             }
+        }
+        if !named.contains(&true) {
+            // A program may be about to write the file.
+            return Err(file_error(io::Error::other("it names no origin")));
         }
         weights.checked(origins)
     }
@@ -144,8 +149,11 @@ impl Weights {
 fn read(path: &Path) -> io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(text)
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes"))),
+        false => Ok(text),
+    }
 }
 
 /// The points of each origin if all weights are the same.

@@ -284,7 +284,8 @@ impl Server {
 
 /// Returns the number of descriptors that are reserved for other uses than connections: three for
 /// standard input, output and error, three for the signals and the stop, three for each worker, the
-/// listening sockets, one to refuse a connection with, and those of the admin listener.
+/// listening sockets, one to refuse a connection with, those of the admin listener, and those of
+/// the connections to the origins of a near cache.
 pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
     let listening = 1 + 2 * addresses;
@@ -294,7 +295,9 @@ pub(crate) fn descriptors_reserved(options: &Options) -> usize {
         // to be passed to a successor.
         addresses => ADMIN_CONNECTIONS_MAX + ADMIN_RUNTIME + 4 * addresses,
     };
-    3 + 3 + 3 * options.worker_count + listening + 1 + admin + DESCRIPTORS_SPARE
+    let origins = options.near.as_ref().map_or(0, |near| near.origins.len());
+    let near = near::DESCRIPTORS_PER_ORIGIN * origins;
+    3 + 3 + 3 * options.worker_count + listening + 1 + admin + near + DESCRIPTORS_SPARE
 }
 
 /// How many requests can wait for the disk at the same time, each on one thread.

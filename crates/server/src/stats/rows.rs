@@ -90,6 +90,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::NearOrigins => server.near.as_ref().map_or(0, |near| near.origins().len() as u64),
         Gauge::NearOriginsUnreachable => origins_in(server, "unreachable"),
         Gauge::NearOriginsPassing => origins_in(server, "passes"),
+        Gauge::NearOriginsLate => server.near.as_ref().map_or(0, |near| near.late_count() as u64),
         Gauge::NearOriginsTimed => origins_in(server, "timed"),
         Gauge::NearStaleMaxMs => {
             server.near.as_ref().map_or(0, |near| near.stale_max().as_millis() as u64)

@@ -308,6 +308,7 @@ Larder {
     "near_origins" gauge NearOrigins if Near "Origins of the near cache (`--origin`). `stats origins` has the figures of each.";
     "near_origins_unreachable" gauge NearOriginsUnreachable if Near "Origins that cannot be reached.";
     "near_origins_passing" gauge NearOriginsPassing if Near "Origins that report no changes at the moment, so that nothing of them is copied.";
+    "near_origins_late" gauge NearOriginsLate if Near "Origins that report their changes, but whose last answer is older than `--near-max-stale`, so that copies of their items are not used.";
     "near_origins_timed" gauge NearOriginsTimed if Near "Origins that do not report changes, so that their copies are used for `--near-ttl`.";
     "near_fresh" gauge NearFresh if Near "Origins whose copies may be used now.";
     "near_state" gauge NearState if Near "`copies`: the origin reports its changes. `timed`: it does not, so that each copy is used for `--near-ttl`. `passes`: it does not at the moment, so that nothing is copied. `unreachable`: it cannot be reached. `unknown`: it has not answered yet. `mixed`: several origins are in different states.";

@@ -18,6 +18,8 @@ struct Memory {
     version: AtomicU64,
     readable_until_ms: AtomicU64,
     owner: AtomicUsize,
+    /// The origin that will own the key.
+    next_owner: AtomicUsize,
     limits: ReaderLimits,
 }
 
@@ -51,7 +53,9 @@ impl CopyStore for Part {
     }
 
     fn owns(&self, _key: &[u8]) -> bool {
-        self.memory.owner.load(SeqCst) == self.origin
+        // The next owner first: the two change in the other order.
+        let next = self.memory.next_owner.load(SeqCst);
+        next == self.origin && self.memory.owner.load(SeqCst) == self.origin
     }
 
     fn limit_readers(&self, until_ms: u64) {
@@ -85,6 +89,7 @@ impl Scene {
             version: AtomicU64::new(0),
             readable_until_ms: AtomicU64::new(0),
             owner: AtomicUsize::new(0),
+            next_owner: AtomicUsize::new(0),
             limits: ReaderLimits::new(2),
         });
         let limits = CopyLimits {
@@ -204,9 +209,16 @@ fn a_key_moves_to_the_other_origin() {
         land(&scene.first, &flight, 1);
         let threads = [
             scene.spawn(|scene| {
-                scene.memory.owner.store(1, SeqCst);
+                scene.memory.next_owner.store(1, SeqCst);
                 scene.first.drop_moved();
+                scene.memory.owner.store(1, SeqCst);
                 assert_ne!(scene.look(), Some(1), "the copy of the old owner is left");
+            }),
+            // A write through the new owner, which has no stream: it finds no copy to drop.
+            scene.spawn(|scene| {
+                if scene.memory.owner.load(SeqCst) == 1 {
+                    assert_ne!(scene.look(), Some(1), "a read after the write");
+                }
             }),
             scene.spawn(Scene::fetch_from_owner),
             scene.spawn(Scene::fetch_from_owner),

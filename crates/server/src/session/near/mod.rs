@@ -129,13 +129,13 @@ impl Session {
         if !is_new {
             batch.executor.counters().bump(Counter::NearJoined);
         }
-        let ahead_max = if origin.is_crowded() { 0 } else { AHEAD_MAX };
         self.fetched_ahead = 0;
         let reads = self.ahead(parsed.rest).filter(|(_, need)| *need == DiskNeed::Reads);
-        for (number, (key, _)) in reads.take(ahead_max).enumerate() {
+        for (number, (key, _)) in reads.take(AHEAD_MAX).enumerate() {
             if self.may_read_key(key)
                 && batch.executor.cache().peek(key).is_none()
                 && let origin = near.origin_of(key)
+                && !origin.is_crowded()
                 && let Some(place) = origin.place_of(key)
                 && !origin.copies.is_absent(place, key)
             {

@@ -36,8 +36,16 @@ impl Scene {
 
     /// Starts a near cache with these weights in its file, and waits until it may use copies.
     fn with_weights(weights: [u32; ORIGINS]) -> Result<Self> {
-        let start = |_| ServerUnderTest::start(&binary(), Transport::Tcp, &["--followers=8"]);
-        let origins = (0..ORIGINS).map(start).collect::<Result<Vec<_>>>()?;
+        Self::with(weights, &[&[]; ORIGINS])
+    }
+
+    /// Same as [`Self::with_weights`], with options for each origin.
+    fn with(weights: [u32; ORIGINS], origin_args: &[&[&str]; ORIGINS]) -> Result<Self> {
+        let start = |args: &&[&str]| {
+            let args = [&["--followers=8"], *args].concat();
+            ServerUnderTest::start(&binary(), Transport::Tcp, &args)
+        };
+        let origins = origin_args.iter().map(start).collect::<Result<Vec<_>>>()?;
         let addresses: Vec<_> = origins.iter().map(|origin| shown(origin.address())).collect();
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("weights");
@@ -394,11 +402,35 @@ fn changed_weights_move_keys() -> Result<()> {
 #[test]
 fn clients_read_their_writes_while_weights_change() -> Result<()> {
     let scene = Scene::start()?;
+    read_own_writes_during_reloads(&scene)
+}
+
+/// Same, while an origin reports no changes, so that writes of its keys have no copy to drop.
+#[test]
+fn clients_read_their_writes_while_weights_change_and_an_origin_passes() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("cache").display().to_string();
+    let scene = Scene::with([1, 1, 1], &[&["-e", &file], &[], &[]])?;
+    let _peer = larder::Cache::builder().shared(&file).open()?;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while count(&scene.near, "near_origins_passing")? != 1 {
+        ensure!(Instant::now() < deadline, "it reports changes: {}", scene.near.log());
+        sleep(Duration::from_millis(5));
+    }
+    let mut near = scene.near.connect()?;
+    // Their owners are asked for all of them when the weights change, which takes time.
+    for key in 0..20_000 {
+        set(&mut near, &format!("many:{key}"), "v")?;
+        get(&mut near, &format!("many:{key}"))?;
+    }
+    read_own_writes_during_reloads(&scene)
+}
+
+fn read_own_writes_during_reloads(scene: &Scene) -> Result<()> {
     let changes = [[1, 5, 1], [1, 1, 1], [7, 1, 1], [1, 1, 9]];
     let until = Instant::now() + Duration::from_secs(3);
     scope(|scope| {
         let write = |client: usize| {
-            let scene = &scene;
             move || -> Result<usize> {
                 let mut near = scene.near.connect()?;
                 let mut lost = 0;
@@ -407,6 +439,8 @@ fn clients_read_their_writes_while_weights_change() -> Result<()> {
                         break;
                     }
                     let key = format!("{client}:{}", number % 40);
+                    // Copies of it may exist at its old owner.
+                    get(&mut near, &key)?;
                     set(&mut near, &key, &number.to_string())?;
                     let answer = get(&mut near, &key)?;
                     // The key may have moved in between, and its new origin has an older item.
@@ -447,6 +481,8 @@ fn a_file_of_weights_that_cannot_be_used_changes_nothing() -> Result<()> {
         ("localhost:1 2\n".to_owned(), "localhost:1 is no origin: name the servers as in --origin"),
         (format!("{first} 1\n{first} 2\n"), "line 2: "),
         (format!("{first} 65535\n"), "owns no keys"),
+        (String::new(), "it names no origin"),
+        (format!("{first} 5\n{}", "# more\n".repeat(10_000)), "longer than 65536 bytes"),
     ];
     let rows = |near: &mut Stream| ask(near, "stats origins\r\n", "END\r\n");
     let mut near = scene.near.connect()?;
@@ -477,6 +513,7 @@ fn several_origins_need_options_that_fit() -> Result<()> {
     for (args, expected) in [
         (vec!["--origin=localhost:1,localhost:1".to_owned()], "localhost:1 is given twice"),
         (vec!["--origin=localhost:1,localhost:1:5".to_owned()], "localhost:1 is given twice"),
+        (vec!["--origin=localhost:1,tls:localhost:1".to_owned()], "tls:localhost:1 is given twice"),
         (vec!["--origin=localhost:1,".to_owned()], "commas"),
         (vec!["--origin=localhost:1:0".to_owned()], "weight"),
         (vec![format!("--origin={many}")], "up to 64"),
