@@ -93,10 +93,8 @@ def origins(server):
 
 
 def weights():
-    """Returns the option for a file of weights without lines, for a near cache."""
-    path = SCRATCH / "weights"
-    path.touch()
-    return ["--origin-weights", str(path)]
+    """Returns the option for the file of weights of a near cache, which its test writes."""
+    return ["--origin-weights", str(SCRATCH / "weights")]
 
 
 class Larderd:

@@ -191,8 +191,26 @@ def kill_the_origin(near):
     near.origin.kill()
 
 
-def hang_the_origin(near):
-    near.origin.suspend()
+def report_no_changes(near):
+    """Puts an origin in the place of the first one that answers like one that is upgraded."""
+    if near.origin.process.poll() is None:
+        near.origin.kill()
+        threading.Thread(target=serve_without_reports, args=[near.origin.port], daemon=True).start()
+
+
+def serve_without_reports(port):
+    def answer(stream):
+        with stream, stream.makefile("rwb", buffering=0) as file:
+            for line in file:
+                if line.startswith(b"larder_follow "):
+                    file.write(b"SERVER_ERROR upgrade in progress; try again later\r\n")
+                elif line == b"mn\r\n":
+                    file.write(b"MN\r\n")
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        while True:
+            stream, _ = listener.accept()
+            threading.Thread(target=answer, args=[stream], daemon=True).start()
 
 
 def ask_a_hanging_origin(near):
@@ -275,7 +293,7 @@ PROVOCATIONS = {
 # The same for near caches, which also have an origin.
 PROVOCATIONS_OF_NEAR_CACHES = {
     "LarderOriginUnreachable": ([], kill_the_origin),
-    "LarderCopiesUnused": ([], hang_the_origin),
+    "LarderCopiesUnused": ([], report_no_changes),
     "LarderOriginUnanswered": ([], ask_a_hanging_origin),
     "LarderChangeStreamsLost": ([], restart_the_origin),
     "LarderCopiesTooFew": (["-m", "4"], copy_many),
@@ -306,6 +324,8 @@ class Provoked(Larderd):
 class ProvokedNearCache(Provoked):
     def __init__(self, name, options, step):
         self.origin = Larderd("--followers", "2")
+        if "--origin-weights" in options:
+            (SCRATCH / "weights").write_text(f"127.0.0.1:{self.origin.port} 1\n")
         super().__init__(name, [*origins(self.origin), *options], step)
 
     def close(self):

@@ -146,7 +146,7 @@ fn one_of_several_origins_that_is_gone_and_a_bad_file_of_weights_are_found() {
     near.server.signal(Signal::HUP).unwrap();
     let ignored = [OF_TESTS, &["--ignore=near-unreachable"]].concat();
     let ran = until_found(|| examine_server(&near.address(), &ignored));
-    assert_finds(&ran, "near-weights", &["could not be used 1 time", "Correct the file"]);
+    assert_finds(&ran, "near-weights", &["could not be used", "Correct the file"]);
 }
 
 #[test]

@@ -276,8 +276,8 @@ fn the_origin_keeps_items_that_are_read_in_the_memory_of_near_caches() -> Result
                 look(&client, key)?;
             }
         }
-        // The near cache reports to the origin every 100 ms.
-        sleep(Duration::from_millis(150));
+        // The near cache reports to the origin every 100 ms, and later if other tests run.
+        sleep(Duration::from_millis(300));
         Ok(())
     };
     let filler = "x".repeat(1000);
