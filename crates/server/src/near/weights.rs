@@ -14,7 +14,7 @@ pub(crate) struct Weights(Box<[u32]>);
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// The file cannot be read.
-    #[error("{path}: {error}")]
+    #[error("option --origin-weights: {path}: {error}")]
     File {
         /// The path.
         path: String,
@@ -23,7 +23,8 @@ pub enum WeightsError {
     },
     /// A line has another form.
     #[error(
-        "{path}: line {line}: {found:?} is not an address of --origin and a weight from 1 to 65535"
+        "option --origin-weights: {path}: line {line}: {found:?} is not an address of --origin and a \
+         weight from 1 to 65535"
     )]
     Line {
         /// The path.
@@ -34,7 +35,7 @@ pub enum WeightsError {
         found: String,
     },
     /// A line names a server that is no origin, or one that an earlier line names.
-    #[error("{path}: line {line}: {address} is {fault}")]
+    #[error("option --origin-weights: {path}: line {line}: {address} is {fault}")]
     Address {
         /// The path.
         path: String,
@@ -46,13 +47,18 @@ pub enum WeightsError {
         fault: &'static str,
     },
     /// An origin would own no keys.
-    #[error("{address}: its weight is so much lower than the others that it owns no keys")]
+    #[error(
+        "origin {address}: its weight is so much lower than the others that it owns no keys; use \
+         weights that differ less, in --origin or --origin-weights"
+    )]
     NoKeys {
         /// The address.
         address: String,
     },
     /// No file descriptors are left.
-    #[error("cannot create a file descriptor: {0}")]
+    #[error(
+        "cannot open the file descriptors of the near threads: {0}; raise the limit (ulimit -n)"
+    )]
     Descriptors(#[from] rustix::io::Errno),
 }
 

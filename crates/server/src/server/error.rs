@@ -33,7 +33,7 @@ pub enum ServerError {
     #[error(transparent)]
     Readers(#[from] ReadersError),
     /// The weights of the origins of a near cache cannot be used.
-    #[error("option --origin-weights: {0}")]
+    #[error(transparent)]
     Weights(#[from] WeightsError),
     /// The descriptors with which threads wake each other could not be created.
     #[error(
