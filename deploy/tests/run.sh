@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of deploy/: all, or the named ones: run.sh alerts expressions readers
-# containers manifests.
+# containers.
 # $LARDERD and $LARDER are the programs under test.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -36,11 +36,10 @@ containers() {
 }
 
 failed=
-for name in ${@:-expressions alerts readers manifests containers}; do
+for name in ${@:-expressions alerts readers containers}; do
     echo "== $name"
     case $name in
         containers) (containers) ;;
-        manifests) (cd manifests && go test -count=1 ./...) ;;
         *) python3 -m unittest -v "test_$name" ;;
     esac || failed="$failed $name"
 done

@@ -40,7 +40,7 @@ has a folder for it. */}}
 {{- end }}
 
 {{- define "larder.near.container" -}}
-{{- $v := .Values }}
+{{- $v := .Values -}}
 name: near
 args:
   {{- include "larder.near.args" . | nindent 2 }}

@@ -105,16 +105,29 @@
 {{- toJson $args }}
 {{- end }}
 
+{{- /* A sidecar is in a pod of another chart, so its container also has the fields of the pod. */}}
+{{- define "larder.containerSecurity" -}}
+{{- $context := dict }}
+{{- if .Values.containerSecurityContext.enabled }}
+  {{- $context = omit .Values.containerSecurityContext "enabled" }}
+{{- end }}
+{{- if and .Values.near.enabled (eq .Values.near.kind "Sidecar") .Values.podSecurityContext.enabled }}
+  {{- $pod := pick .Values.podSecurityContext "runAsNonRoot" "runAsUser" "runAsGroup" "seccompProfile" }}
+  {{- $context = merge (dict) $context $pod }}
+{{- end }}
+{{- toYaml $context }}
+{{- end }}
+
 {{- /* Fields of a container that servers and near caches share. */}}
 {{- define "larder.containerFields" -}}
 image: {{ include "larder.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-{{- if .Values.containerSecurityContext.enabled }}
+{{- with include "larder.containerSecurity" . | fromYaml }}
 securityContext:
-  {{- omit .Values.containerSecurityContext "enabled" | toYaml | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
 {{- end }}
-# /health answers while larderd starts, also if it reads a disk for a long time. /ready keeps clients
-# away during the start, and while the server is drained.
+# /health answers while larderd starts, also if it reads a disk for a long time. /ready
+# keeps clients away during the start, and while the server is drained.
 {{- range $probe, $path := dict "startupProbe" "/health" "livenessProbe" "/health" "readinessProbe" "/ready" }}
 {{- with index $.Values $probe }}
 {{- if .enabled }}

@@ -59,7 +59,7 @@ WARNING: {{ . }}
   {{- include "larder.warning" "auth without tls: passwords cross the network unencrypted. Set tls.enabled." }}
 {{- end }}
 {{- if ne $v.admin.role "probe" }}
-  {{- printf "admin.role %s: a request with a token may do more than probe from the network, and the token crosses it unencrypted." $v.admin.role | include "larder.warning" }}
+  {{- printf "admin.role %s: a request with a token may do more than probe from the network, which the token crosses unencrypted. A request from the pod itself, such as by kubectl port-forward, needs no token." $v.admin.role | include "larder.warning" }}
 {{- else if $v.admin.existingSecret }}
   {{- include "larder.warning" "admin.existingSecret has no effect while admin.role is probe." }}
 {{- end }}
