@@ -10,7 +10,7 @@ NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
 	near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out \
-	deploy-test book-test package-test crates-test msrv others workflows portable tier bench-restart
+	deploy-test helm-test book-test package-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -81,6 +81,10 @@ tier: build ## Runs the disk tier on simulated disks (SEEDS), with real faults, 
 
 deploy-test: build ## Tests the files of deploy/ with Prometheus and other real programs, 6 min
 	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/run.sh
+
+# Builds helm and kubeconform with Go, the first time in 3 min.
+helm-test: build ## Renders the Helm chart, checks it with Kubernetes' types and runs its commands, 2 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/tests/helm.sh
 
 # `make verify ONLY=crash JUDGED=1000` checks about 1000 of the states that each operation leaves.
 # OPERATION=split checks the operations with this part in their names, OPERATION="--exact split" one

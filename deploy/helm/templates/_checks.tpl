@@ -56,6 +56,9 @@
 {{- end }}
 
 {{- define "larder.checkGrace" -}}
+{{- if le (int .Values.drain.waitSeconds) (int .Values.drain.graceSeconds) }}
+  {{- fail "drain.waitSeconds must be greater than drain.graceSeconds: larderd closes connections only after the grace period" }}
+{{- end }}
 {{- with .Values.terminationGracePeriodSeconds }}
   {{- $needed := include "larder.stopSeconds" $ | int }}
   {{- if le (int .) $needed }}

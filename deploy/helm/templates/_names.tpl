@@ -36,14 +36,13 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{- /* The chart's own labels win over those of the values, because selectors need them. */}}
 {{- define "larder.labels" -}}
-{{ include "larder.selector" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := include "larder.selector" . | fromYaml }}
+{{- $_ := set $own "app.kubernetes.io/version" .root.Chart.AppVersion }}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service }}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") }}
+{{- merge $own (.labels | default dict) .root.Values.commonLabels | toYaml }}
 {{- end }}
 
 {{- /* The metadata of an object. Arguments: root, name, component; labels, annotations and namespace
@@ -56,9 +55,6 @@ metadata:
   {{- end }}
   labels:
     {{- include "larder.labels" . | nindent 4 }}
-    {{- with .labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
   {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
   annotations:
     {{- toYaml . | nindent 4 }}

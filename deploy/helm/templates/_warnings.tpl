@@ -37,6 +37,9 @@ WARNING: {{ . }}
   {{- if $v.networkPolicy.allowExternalEgress }}
     {{- include "larder.warning" "networkPolicy.allowExternalEgress: the pods can connect to every address." }}
   {{- end }}
+  {{- if $v.networkPolicy.extraIngress }}
+    {{- include "larder.warning" "networkPolicy.extraIngress: the chart does not check these rules, which can admit more clients." }}
+  {{- end }}
   {{- $wide := false }}
   {{- range $v.networkPolicy.clients }}
     {{- if or (hasKey . "namespaceSelector") (hasKey . "ipBlock") }}{{ $wide = true }}{{ end }}
@@ -65,7 +68,7 @@ WARNING: {{ . }}
 {{- end }}
 {{- $opened := list }}
 {{- range concat $v.config.extraArgs $v.near.extraArgs }}
-  {{- $option := regexFind "^(-U|--udp-port|-A|--enable-shutdown|--admin-listen|--user-metrics|--prefix-metrics)" . }}
+  {{- $option := regexFind "^(-U|--udp-port|-A|--enable-shutdown|-l|--listen|--local-readers|--admin-listen|--user-metrics|--prefix-metrics)" . }}
   {{- if $option }}{{ $opened = append $opened $option }}{{ end }}
 {{- end }}
 {{- range concat $v.extraEnv $v.extraEnvVars }}

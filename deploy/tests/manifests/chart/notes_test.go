@@ -22,6 +22,7 @@ var warnings = []struct {
 	{set("networkPolicy.allowExternal=true"), "pods of all namespaces, and other networks"},
 	{set("networkPolicy.allowExternalEgress=true"), "the pods can connect to every address"},
 	{set(`networkPolicy.clients=[{"namespaceSelector":{}}]`), "networkPolicy.clients has other"},
+	{set(`networkPolicy.extraIngress=[{}]`), "the chart does not check these rules"},
 	{set("hostNetwork=true"), "larderd listens on the addresses of the node"},
 	{set(`metrics.service.type="NodePort"`), "the admin port is reachable from outside"},
 	{set("auth.enabled=true", `auth.existingSecret="users"`), "auth without tls"},
@@ -29,6 +30,7 @@ var warnings = []struct {
 	{set(`admin.role="full"`), "admin.role full"},
 	{set(`admin.existingSecret="tokens"`), "has no effect while admin.role is probe"},
 	{set(`config.extraArgs=["-U","11211"]`), "-U: the chart does not check"},
+	{set(`config.extraArgs=["-l","*"]`), "-l: the chart does not check"},
 	{set(`near.extraArgs=["-A"]`), "-A: the chart does not check"},
 	{set(`extraEnvVars=[{"name":"LARDER_PORT","value":"1"}]`), "LARDER_PORT: the chart"},
 	{set("podSecurityContext.enabled=false"), "podSecurityContext.enabled is false"},
@@ -125,6 +127,9 @@ func TestNotesListTheServersAndTheColdRollout(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("the notes do not contain %q:\n%s", part, text)
 		}
+	}
+	if text := notes(t, set("replicaCount=0")); !strings.HasPrefix(text, "There is no server") {
+		t.Errorf("without servers:\n%s", text)
 	}
 	if text := notes(t, example("dump")); strings.Contains(text, "cold") {
 		t.Errorf("with a volume:\n%s", text)

@@ -48,6 +48,7 @@ var refused = []struct {
 	{set("persistence.enabled=true", `persistence.size="32Mi"`), "must be 32Mi or more"},
 	{set("persistence.enabled=true", `persistence.tier.durability="sync"`), "is for persistence.tier.mode"},
 	{set("terminationGracePeriodSeconds=10"), "take up to 10, so set more"},
+	{set("drain.waitSeconds=5"), "must be greater than drain.graceSeconds"},
 	{append(example("tier"), set("terminationGracePeriodSeconds=70")...), "take up to 70"},
 	{set("near.enabled=true", "replicaCount=0"), "near.enabled needs 1 to 64 servers"},
 	{set("near.enabled=true", "replicaCount=65"), "near.enabled needs 1 to 64 servers"},
@@ -183,7 +184,6 @@ func TestReplicasMayBeZeroOrOne(t *testing.T) {
 		if replicas := *only[apps.StatefulSet](t, objects).Spec.Replicas; replicas != count {
 			t.Errorf("%d replicas, not %d", replicas, count)
 		}
-		notes(t, set(fmt.Sprintf("replicaCount=%d", count)))
 	}
 }
 
@@ -296,6 +296,21 @@ func TestRootNeedsAUserOfLarderd(t *testing.T) {
 	root := set("containerSecurityContext.runAsUser=0", "podSecurityContext.runAsNonRoot=false")
 	if user := argument(t, server(t, root), "-u"); user != "root" {
 		t.Errorf("-u %s", user)
+	}
+}
+
+// TestLabelsOfTheValuesDoNotHideThePods: selectors need the labels of the chart.
+func TestLabelsOfTheValuesDoNotHideThePods(t *testing.T) {
+	own := `{"app.kubernetes.io/name":"mine","team":"shop"}`
+	objects := rendered(t, set("commonLabels="+own, "podLabels="+own, "service.annotations="+own))
+	servers := only[apps.StatefulSet](t, objects)
+	for _, found := range []map[string]string{servers.Labels, servers.Spec.Template.Labels} {
+		if found["app.kubernetes.io/name"] != "larder" || found["team"] != "shop" {
+			t.Errorf("the labels are %v", found)
+		}
+	}
+	if note := kinds.Find[core.Service](objects)[0].Annotations; note["team"] != "shop" {
+		t.Errorf("the annotations are %v", note)
 	}
 }
 
