@@ -129,8 +129,8 @@ func stopSignal(t *testing.T) syscall.Signal {
 var keeps = []string{"tier", "store", "dump", "memory-file"}
 
 // TestEveryExampleRuns starts a server of each example with the rendered arguments, uses it, and
-// stops it as the kubelet does. Then it starts again, and is stopped by the signal of images without
-// a stop signal.
+// stops it as the kubelet does. Then it starts the server again, and stops it by the signal for
+// images without a stop signal.
 func TestEveryExampleRuns(t *testing.T) {
 	for _, name := range examples(t) {
 		t.Run(name, func(t *testing.T) {

@@ -38,8 +38,8 @@ func defaults(t *testing.T) []documented {
 	return describe(t, "", document.Content[0])
 }
 
-// describe returns the values of a mapping. A value with a comment is a row of the table, also if it
-// is a mapping.
+// describe returns the values of a mapping. A value with a comment is a row of the table, even if
+// it is a mapping.
 func describe(t *testing.T, path string, mapping *yaml.Node) []documented {
 	t.Helper()
 	var found []documented
