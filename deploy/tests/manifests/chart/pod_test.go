@@ -11,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 )
 
@@ -40,8 +42,10 @@ type pod struct {
 	t         *testing.T
 	spec      core.PodSpec
 	container core.Container
-	secrets   secrets
-	folder    string
+	// claims are the names of the volumes that outlive the pod.
+	claims  []string
+	secrets secrets
+	folder  string
 	// ports are those of clients and of the admin listener.
 	port, admin int
 	// origins are addresses of servers by their names in the cluster.
@@ -64,8 +68,30 @@ func newPod(t *testing.T, spec core.PodSpec, container core.Container, with secr
 		t: t, spec: spec, container: container, secrets: with, folder: folder,
 		port: freePort(t), admin: freePort(t), origins: map[string]string{},
 	}
-	of.mount()
 	return of
+}
+
+// newServer returns a pod of the StatefulSet.
+func newServer(t *testing.T, set *apps.StatefulSet, with secrets) *pod {
+	t.Helper()
+	spec := set.Spec.Template.Spec
+	of := newPod(t, spec, spec.Containers[0], with)
+	for _, claim := range set.Spec.VolumeClaimTemplates {
+		of.claims = append(of.claims, claim.Name)
+	}
+	return of
+}
+
+// replace removes the files that a new pod does not have: all except those on claimed volumes.
+func (of *pod) replace() {
+	of.t.Helper()
+	for _, mount := range of.container.VolumeMounts {
+		if !slices.Contains(of.claims, mount.Name) {
+			if err := os.RemoveAll(filepath.Join(of.folder, mount.MountPath)); err != nil {
+				of.t.Fatal(err)
+			}
+		}
+	}
 }
 
 func freePort(t *testing.T) int {
@@ -81,7 +107,10 @@ func freePort(t *testing.T) int {
 // mount makes the folders of the container. Each must be the mount of a volume that exists.
 func (of *pod) mount() {
 	of.t.Helper()
-	volumes := map[string]core.Volume{"data": {}}
+	volumes := map[string]core.Volume{}
+	for _, claim := range of.claims {
+		volumes[claim] = core.Volume{Name: claim}
+	}
 	for _, volume := range of.spec.Volumes {
 		volumes[volume.Name] = volume
 	}
@@ -94,12 +123,21 @@ func (of *pod) mount() {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			of.t.Fatal(err)
 		}
-		if volume.Secret != nil {
+		if volume.Secret != nil && len(files(of.t, folder)) == 0 {
 			for _, item := range volume.Secret.Items {
 				of.secrets.write(of.t, folder, item.Path)
 			}
 		}
 	}
+}
+
+func files(t *testing.T, folder string) []os.DirEntry {
+	t.Helper()
+	found, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // percentage matches a part of the memory limit: some containers allocate all of it at the start.
@@ -148,6 +186,7 @@ func (of *pod) arguments() []string {
 // start runs larderd until it is ready, as the kubelet judges it.
 func (of *pod) start() {
 	of.t.Helper()
+	of.mount()
 	of.output = new(bytes.Buffer)
 	of.process = exec.Command(program(of.t, "larderd", "LARDERD"), of.arguments()...)
 	// The variables of the image: the arguments must override them.

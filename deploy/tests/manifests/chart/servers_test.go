@@ -125,17 +125,20 @@ func stopSignal(t *testing.T) syscall.Signal {
 	return syscall.SIGUSR1
 }
 
-// keeps are the examples whose items survive a restart of the container.
-var keeps = []string{"tier", "store", "dump", "memory-file"}
+// Examples whose items survive: a restart of the container, and a new pod with the same volume.
+var (
+	survivesRestart = []string{"tier", "store", "dump", "memory-file"}
+	survivesRollout = []string{"tier", "store", "dump"}
+)
 
 // TestEveryExampleRuns starts a server of each example with the rendered arguments, uses it, and
 // stops it as the kubelet does. Then it starts the server again, and stops it by the signal for
-// images without a stop signal.
+// images without a stop signal. The third start is that of a new pod.
 func TestEveryExampleRuns(t *testing.T) {
 	for _, name := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, example(name), slices.Contains(keeps, name))
+			run(t, name, example(name))
 		})
 	}
 	for name, with := range map[string]values{
@@ -145,15 +148,15 @@ func TestEveryExampleRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, with, slices.Contains(keeps, strings.Fields(name)[0]))
+			run(t, strings.Fields(name)[0], with)
 		})
 	}
 }
 
-func run(t *testing.T, with values, isKept bool) {
-	spec := only[apps.StatefulSet](t, rendered(t, with)).Spec.Template.Spec
-	needs(t, spec.Containers[0])
-	server := newPod(t, spec, spec.Containers[0], newSecrets(t))
+func run(t *testing.T, name string, with values) {
+	set := only[apps.StatefulSet](t, rendered(t, with))
+	needs(t, set.Spec.Template.Spec.Containers[0])
+	server := newServer(t, set, newSecrets(t))
 	server.start()
 	server.client().expect("set greeting 0 0 5\r\nhello", "STORED")
 	if !server.client().hasGreeting() {
@@ -163,10 +166,16 @@ func run(t *testing.T, with values, isKept bool) {
 	server.stop(stopSignal(t))
 
 	server.start()
-	if found := server.client().hasGreeting(); found != isKept {
+	if found := server.client().hasGreeting(); found != slices.Contains(survivesRestart, name) {
 		t.Errorf("after a restart the item is found: %v", found)
 	}
 	server.stop(syscall.SIGTERM)
+
+	server.replace()
+	server.start()
+	if found := server.client().hasGreeting(); found != slices.Contains(survivesRollout, name) {
+		t.Errorf("after a rollout the item is found: %v", found)
+	}
 }
 
 // checkAdmin: without a token the network may only probe, and read metrics.
@@ -230,7 +239,7 @@ func TestNearCachesFollowTheServers(t *testing.T) {
 			spec, container := near(t, name, objects)
 			copies := newPod(t, spec, container, with)
 			for number := range *set.Spec.Replicas {
-				server := newPod(t, set.Spec.Template.Spec, set.Spec.Template.Spec.Containers[0], with)
+				server := newServer(t, set, with)
 				server.start()
 				address := fmt.Sprintf("%s-%d.%s.default.svc.cluster.local:11211", set.Name, number, set.Name)
 				copies.origins[address] = fmt.Sprintf("127.0.0.1:%d", server.port)
