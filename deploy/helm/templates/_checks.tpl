@@ -22,6 +22,9 @@
 {{- if eq (int $v.admin.port) (include "larder.port" . | int) }}
   {{- fail "admin.port is the port of clients: choose another one" }}
 {{- end }}
+{{- if and (include "larder.hasServerFile" .) (lt (int $v.replicaCount) 1) }}
+  {{- fail "discovery.source names needs at least one server: replicaCount is 0" }}
+{{- end }}
 {{- include "larder.checkMemory" . }}
 {{- include "larder.checkPersistence" . }}
 {{- include "larder.checkGrace" . }}

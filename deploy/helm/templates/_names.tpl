@@ -98,3 +98,8 @@ imagePullSecrets:
 {{- define "larder.hasFront" -}}
 {{- if or (ne .Values.service.type "ClusterIP") (ne .Values.service.clusterIP "None") }}yes{{ end }}
 {{- end }}
+
+{{- /* Not empty if servers read the list of servers from a file. */}}
+{{- define "larder.hasServerFile" -}}
+{{- if and .Values.discovery.enabled (eq .Values.discovery.source "names") }}yes{{ end }}
+{{- end }}

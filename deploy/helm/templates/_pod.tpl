@@ -71,7 +71,9 @@
 {{- if $v.near.enabled }}
   {{- $args = concat $args (list "--followers" ($v.near.followers | int | toString)) }}
 {{- end }}
-{{- if $v.discovery.enabled }}
+{{- if and $v.discovery.enabled (eq $v.discovery.source "names") }}
+  {{- $args = append $args "--cluster-file=/etc/larder/cluster/servers" }}
+{{- else if $v.discovery.enabled }}
   {{- $name := printf "%s.%s.svc.%s" (include "larder.fullname" .) (include "larder.namespace" .) $v.clusterDomain }}
   {{- $args = append $args (printf "--cluster-dns=%s:%s" $name (include "larder.port" .)) }}
 {{- end }}

@@ -132,6 +132,9 @@ WARNING: {{ . }}
 
 {{- define "larder.warnings.memory" -}}
 {{- $p := .Values.persistence }}
+{{- if and $p.enabled .Values.discovery.enabled (eq .Values.discovery.source "dns") }}
+  {{- include "larder.warning" "discovery.source dns: a rollout gives each server another address, so clients look for the keys that it restores on other servers. Set discovery.source to names." }}
+{{- end }}
 {{- $extra := ternary 8 0 .Values.near.enabled }}
 {{- include "larder.warnings.budget" (merge (dict "root" . "extra" $extra) (include "larder.server.budget" . | fromJson)) }}
 {{- if and $p.enabled (eq $p.mode "dump") }}

@@ -49,6 +49,7 @@ var warnings = []struct {
 	{set("config.memoryLimit=1200"), "larderd can need 1304Mi with -m 1200"},
 	{set("persistence.enabled=true", `persistence.mode="dump"`, `persistence.size="500Mi"`),
 		"less than the 920 MiB of items"},
+	{append(example("discovery-names"), set(`discovery.source="dns"`)...), "discovery.source dns"},
 	{set("near.enabled=true", "near.resources.limits=null"), "near.resources.limits.memory is not set"},
 	{set("near.enabled=true", "near.memoryLimit=256"), "near.resources.limits.memory is 256Mi"},
 	{set("near.enabled=true", `near.socket.hostPath="/a"`), "every pod that mounts /a of its node"},
@@ -109,7 +110,7 @@ func TestTheDefaultsHaveNoWarning(t *testing.T) {
 	for _, with := range []values{
 		nil, example("default"), example("community"), example("secure"), example("mutual-tls"),
 		example("tier"), example("store"), example("dump"), example("memory-file"),
-		example("discovery"), example("near-daemonset"), example("near-sidecar"),
+		example("discovery"), example("discovery-names"), example("near-daemonset"), example("near-sidecar"),
 		example("near-secure"), example("podmonitor"),
 	} {
 		if text := notes(t, with); strings.Contains(text, "WARNING") {

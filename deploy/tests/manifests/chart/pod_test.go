@@ -42,6 +42,8 @@ type pod struct {
 	t         *testing.T
 	spec      core.PodSpec
 	container core.Container
+	// maps are the ConfigMaps of the release.
+	maps []*core.ConfigMap
 	// claims are the names of the volumes that outlive the pod.
 	claims  []string
 	secrets secrets
@@ -123,10 +125,27 @@ func (of *pod) mount() {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			of.t.Fatal(err)
 		}
+		if volume.ConfigMap != nil {
+			of.configure(folder, volume.ConfigMap.Name)
+		}
 		if volume.Secret != nil && len(files(of.t, folder)) == 0 {
 			for _, item := range volume.Secret.Items {
 				of.secrets.write(of.t, folder, item.Path)
 			}
+		}
+	}
+}
+
+// configure writes the files of a ConfigMap.
+func (of *pod) configure(folder, name string) {
+	of.t.Helper()
+	at := slices.IndexFunc(of.maps, func(found *core.ConfigMap) bool { return found.Name == name })
+	if at < 0 {
+		of.t.Fatalf("there is no ConfigMap %s", name)
+	}
+	for file, text := range of.maps[at].Data {
+		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o644); err != nil {
+			of.t.Fatal(err)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"larder.test/manifests/kinds"
 )
 
 // help is the text of larderd --help.
@@ -127,8 +129,8 @@ func stopSignal(t *testing.T) syscall.Signal {
 
 // Examples whose items survive: a restart of the container, and a new pod with the same volume.
 var (
-	survivesRestart = []string{"tier", "store", "dump", "memory-file"}
-	survivesRollout = []string{"tier", "store", "dump"}
+	survivesRestart = []string{"tier", "store", "dump", "discovery-names", "memory-file"}
+	survivesRollout = []string{"tier", "store", "dump", "discovery-names"}
 )
 
 // TestEveryExampleRuns starts a server of each example with the rendered arguments, uses it, and
@@ -154,15 +156,18 @@ func TestEveryExampleRuns(t *testing.T) {
 }
 
 func run(t *testing.T, name string, with values) {
-	set := only[apps.StatefulSet](t, rendered(t, with))
+	objects := rendered(t, with)
+	set := only[apps.StatefulSet](t, objects)
 	needs(t, set.Spec.Template.Spec.Containers[0])
 	server := newServer(t, set, newSecrets(t))
+	server.maps = kinds.Find[core.ConfigMap](objects)
 	server.start()
 	server.client().expect("set greeting 0 0 5\r\nhello", "STORED")
 	if !server.client().hasGreeting() {
 		t.Error("the item is missing")
 	}
 	server.checkAdmin()
+	server.checkCluster()
 	server.stop(stopSignal(t))
 
 	server.start()
@@ -191,6 +196,35 @@ func (of *pod) checkAdmin() {
 		if status := of.probe(probe); status != expected {
 			of.t.Errorf("%s: status %d, not %d", path, status, expected)
 		}
+	}
+}
+
+// checkCluster: with discovery, clients find the servers.
+func (of *pod) checkCluster() {
+	of.t.Helper()
+	expected := ""
+	for _, argument := range of.container.Args {
+		if strings.HasPrefix(argument, "--cluster-dns=") {
+			expected = fmt.Sprintf("127.0.0.1|%d", of.port)
+		} else if strings.HasPrefix(argument, "--cluster-file=") {
+			expected = "larder-2.larder.default.svc.cluster.local||11211"
+		}
+	}
+	if expected == "" {
+		return
+	}
+	client := of.client()
+	fmt.Fprint(client.connection, "config get cluster\r\n")
+	list := ""
+	for !strings.HasSuffix(list, "END\r\n") {
+		line, err := client.lines.ReadString('\n')
+		if err != nil {
+			of.t.Fatalf("config get cluster: %v\n%s", err, list)
+		}
+		list += line
+	}
+	if !strings.Contains(list, expected) {
+		of.t.Errorf("%s is not in the list of servers:\n%s", expected, list)
 	}
 }
 

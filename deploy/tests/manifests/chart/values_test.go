@@ -52,6 +52,7 @@ var refused = []struct {
 	{append(example("tier"), set("terminationGracePeriodSeconds=70")...), "take up to 70"},
 	{set("near.enabled=true", "replicaCount=0"), "near.enabled needs 1 to 64 servers"},
 	{set("near.enabled=true", "replicaCount=65"), "near.enabled needs 1 to 64 servers"},
+	{set("discovery.enabled=true", `discovery.source="names"`, "replicaCount=0"), "at least one server"},
 	{append(example("secure"), set("near.enabled=true")...), "near.originLogin.existingSecret is empty"},
 	{set("near.enabled=true", "tls.enabled=true", `tls.existingSecret="a"`), "tls.certCAFilename is empty"},
 	{append(example("mutual-tls"), set("near.enabled=true")...), "have no certificate"},

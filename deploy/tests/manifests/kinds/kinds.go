@@ -31,6 +31,7 @@ var All = []Kind{
 	{"apps/v1", "DaemonSet", func() any { return new(apps.DaemonSet) }},
 	{"v1", "Pod", func() any { return new(core.Pod) }},
 	{"v1", "Service", func() any { return new(core.Service) }},
+	{"v1", "ConfigMap", func() any { return new(core.ConfigMap) }},
 	{"v1", "ServiceAccount", func() any { return new(core.ServiceAccount) }},
 	{"policy/v1", "PodDisruptionBudget", func() any { return new(policy.PodDisruptionBudget) }},
 	{"networking.k8s.io/v1", "NetworkPolicy", func() any { return new(network.NetworkPolicy) }},
