@@ -155,3 +155,22 @@ func TestTheStopHasTimeForTheDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestTheChartIsOfThisVersion: the tag of the image is the appVersion of the chart.
+func TestTheChartIsOfThisVersion(t *testing.T) {
+	version := func(path, pattern string) string {
+		text, err := os.ReadFile(root + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s has no %s", path, pattern)
+		}
+		return string(found[1])
+	}
+	crates := version("/Cargo.toml", `(?m)^version = "(.*)"$`)
+	if chart := version("/deploy/helm/Chart.yaml", `(?m)^appVersion: (.*)$`); chart != crates {
+		t.Errorf("the appVersion is %s, and Cargo.toml has %s", chart, crates)
+	}
+}

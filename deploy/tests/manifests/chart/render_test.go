@@ -110,12 +110,15 @@ func TestSelectorsFindTheirPodsOnly(t *testing.T) {
 	for name, selector := range map[string]*meta.LabelSelector{
 		"the set":    servers.Spec.Selector,
 		"the budget": only[policy.PodDisruptionBudget](t, objects).Spec.Selector,
-		"monitor":    &only[monitoring.PodMonitor](t, objects).Spec.Selector,
 		"the spread": servers.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector,
 	} {
 		if !selects(t, selector, server) || selects(t, selector, copies) {
 			t.Errorf("%s does not select the servers only: %v", name, selector)
 		}
+	}
+	monitor := &only[monitoring.PodMonitor](t, objects).Spec.Selector
+	if !selects(t, monitor, server) || !selects(t, monitor, copies) {
+		t.Errorf("the monitor does not select servers and near caches: %v", monitor)
 	}
 	if !selects(t, near.Spec.Selector, copies) || selects(t, near.Spec.Selector, server) {
 		t.Error("the DaemonSet does not select the near caches only")

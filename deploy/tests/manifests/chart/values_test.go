@@ -89,6 +89,7 @@ func TestMemoryFollowsTheLimit(t *testing.T) {
 		`resources.limits=null`:             "64",
 		`resources={}`:                      "80%",
 		`config.memoryLimit=500`:            "500",
+		`config.memoryLimit="500"`:          "500",
 		`config.memoryLimit="50%"`:          "50%",
 		`resources.limits.memory="1.5Gi"`:   "80%",
 		`resources.limits.memory=536870912`: "80%",
