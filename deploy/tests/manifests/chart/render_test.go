@@ -165,6 +165,42 @@ func TestTheNetworkIsClosed(t *testing.T) {
 	}
 }
 
+// TestNearCachesReachTheServers, also if only some pods are clients.
+func TestNearCachesReachTheServers(t *testing.T) {
+	with := append(example("near-daemonset"),
+		set(`networkPolicy.clients=[{"podSelector":{"matchLabels":{"app":"shop"}}}]`)...)
+	objects := rendered(t, with)
+	copies := only[apps.DaemonSet](t, objects).Spec.Template.Labels
+	servers := only[apps.StatefulSet](t, objects).Spec.Template.Labels
+	isAdmitted, isAllowed := false, false
+	for _, policy := range kinds.Find[network.NetworkPolicy](objects) {
+		if selects(t, &policy.Spec.PodSelector, servers) {
+			for _, peer := range policy.Spec.Ingress[0].From {
+				isAdmitted = isAdmitted || selects(t, peer.PodSelector, copies)
+			}
+			continue
+		}
+		for _, rule := range policy.Spec.Egress {
+			for _, peer := range rule.To {
+				isAllowed = isAllowed || selects(t, peer.PodSelector, servers)
+			}
+		}
+	}
+	if !isAdmitted || !isAllowed {
+		t.Errorf("admitted by the servers: %v, allowed to connect: %v", isAdmitted, isAllowed)
+	}
+}
+
+// TestTwoNearCachesOfANodeDoNotShareASocket: an update starts the new one first if it can.
+func TestTwoNearCachesOfANodeDoNotShareASocket(t *testing.T) {
+	for name, expected := range map[string]bool{"near-daemonset": true, "near-socket": false} {
+		strategy := only[apps.DaemonSet](t, rendered(t, example(name))).Spec.UpdateStrategy
+		if (strategy.RollingUpdate != nil) != expected {
+			t.Errorf("%s: the strategy is %v", name, strategy)
+		}
+	}
+}
+
 // TestTheContainerHasNoRights checks servers and near caches.
 func TestTheContainerHasNoRights(t *testing.T) {
 	objects := rendered(t, example("near-daemonset"))
