@@ -86,19 +86,20 @@ func messages(t *testing.T) []*regexp.Regexp {
 	if err != nil {
 		t.Fatal(err)
 	}
+	quotes, value := regexp.MustCompile(`"[^"]*"`), regexp.MustCompile(`%[a-z]`)
 	var found []*regexp.Regexp
 	for line := range strings.Lines(string(text)) {
 		if !strings.Contains(line, `include "larder.warning"`) {
 			continue
 		}
 		longest := ""
-		for _, quoted := range regexp.MustCompile(`"[^"]*"`).FindAllString(line, -1) {
+		for _, quoted := range quotes.FindAllString(line, -1) {
 			if len(quoted) > len(longest) {
 				longest = quoted
 			}
 		}
-		literal := regexp.QuoteMeta(strings.Trim(longest, `"`))
-		found = append(found, regexp.MustCompile(regexp.MustCompile(`%[a-z]`).ReplaceAllString(literal, ".*")))
+		pattern := value.ReplaceAllString(regexp.QuoteMeta(strings.Trim(longest, `"`)), ".*")
+		found = append(found, regexp.MustCompile(pattern))
 	}
 	if len(found) < 25 {
 		t.Fatalf("only %d warnings are found", len(found))

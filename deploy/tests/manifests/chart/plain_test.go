@@ -146,7 +146,8 @@ func number(t *testing.T, path, pattern string) int64 {
 // larderd.
 func TestTheStopHasTimeForTheDisk(t *testing.T) {
 	secs := number(t, "/docs/options.md", `--tier-stop-secs=<num>.*\| .(\d+). \|`)
-	if chosen := argument(t, server(t, example("tier")), "--tier-stop-secs"); chosen != strconv.Itoa(int(secs)) {
+	chosen := argument(t, server(t, example("tier")), "--tier-stop-secs")
+	if chosen != strconv.FormatInt(secs, 10) {
 		t.Errorf("the chart waits %s s for the disk, larderd %d s", chosen, secs)
 	}
 	for _, path := range []string{"/packaging/debian/larderd.service", "/docs/operating.md"} {

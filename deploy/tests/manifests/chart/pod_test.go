@@ -162,6 +162,9 @@ func files(t *testing.T, folder string) []os.DirEntry {
 // percentage matches a part of the memory limit: some containers allocate all of it at the start.
 var percentage = regexp.MustCompile(`^\d+%$`)
 
+// paths are the folders that the chart mounts.
+var paths = []string{"/run/larder-near", "/run/larder/", "/etc/larder/", "/data/", "/cache/"}
+
 // arguments are those of the container, with the paths, ports and names of this machine.
 func (of *pod) arguments() []string {
 	arguments := []string{"-p", fmt.Sprint(of.port)}
@@ -171,7 +174,7 @@ func (of *pod) arguments() []string {
 		if index > 0 {
 			before = of.container.Args[index-1]
 		}
-		for _, path := range []string{"/run/larder-near", "/run/larder/", "/etc/larder/", "/data/", "/cache/"} {
+		for _, path := range paths {
 			argument = strings.ReplaceAll(argument, path, of.folder+path)
 		}
 		for name, address := range of.origins {

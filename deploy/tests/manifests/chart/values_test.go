@@ -2,6 +2,8 @@ package chart
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -168,7 +170,9 @@ func TestALogOnDiskLeavesRoomForTheFileSystem(t *testing.T) {
 // TestRestoredItemsOfACacheDieSoon: a change that failed while the server was away leaves an old
 // value.
 func TestRestoredItemsOfACacheDieSoon(t *testing.T) {
-	for name, expected := range map[string]bool{"tier": true, "dump": true, "store": false, "default": false} {
+	for name, expected := range map[string]bool{
+		"tier": true, "dump": true, "store": false, "default": false,
+	} {
 		args := server(t, example(name)).Args
 		if slices.Contains(args, "--restore-ttl=300") != expected {
 			t.Errorf("%s: %v", name, args)
@@ -289,7 +293,8 @@ func TestABudgetHasOneNumber(t *testing.T) {
 	if budget.MinAvailable.StrVal != "50%" || budget.MaxUnavailable != nil {
 		t.Errorf("the budget is %v", budget)
 	}
-	if found := kinds.Find[policy.PodDisruptionBudget](rendered(t, set("pdb.create=false"))); len(found) != 0 {
+	objects := rendered(t, set("pdb.create=false"))
+	if found := kinds.Find[policy.PodDisruptionBudget](objects); len(found) != 0 {
 		t.Errorf("there is a budget: %v", found)
 	}
 }
@@ -316,11 +321,40 @@ func TestLabelsOfTheValuesDoNotHideThePods(t *testing.T) {
 	}
 }
 
+// TestAChartMayContainThisOne, with global values for its other parts.
+func TestAChartMayContainThisOne(t *testing.T) {
+	parent := t.TempDir()
+	for path, text := range map[string]string{
+		"Chart.yaml":  "{apiVersion: v2, name: shop, version: 1.0.0}\n",
+		"values.yaml": "{global: {shop: open}, larder: {replicaCount: 2}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(parent, path), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(parent, "charts/larder"), os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := helm(t, "template", "shop", parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := kinds.DecodeAll([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := only[apps.StatefulSet](t, objects)
+	if servers.Name != "shop-larder" || *servers.Spec.Replicas != 2 {
+		t.Errorf("%d servers of %s", *servers.Spec.Replicas, servers.Name)
+	}
+}
+
 func TestMoreObjectsMayContainTemplates(t *testing.T) {
 	with := set(`extraObjects=[{"apiVersion":"v1","kind":"ServiceAccount",` +
 		`"metadata":{"name":"of-{{ .Release.Name }}"}}]`)
 	isMade := func(account *core.ServiceAccount) bool { return account.Name == "of-larder" }
-	if accounts := kinds.Find[core.ServiceAccount](rendered(t, with)); !slices.ContainsFunc(accounts, isMade) {
+	accounts := kinds.Find[core.ServiceAccount](rendered(t, with))
+	if !slices.ContainsFunc(accounts, isMade) {
 		t.Errorf("the objects are %v", accounts)
 	}
 }
