@@ -50,6 +50,8 @@ var refused = []struct {
 	{set("persistence.enabled=true", `persistence.size="32Mi"`), "must be 32Mi or more"},
 	{set("persistence.enabled=true", `persistence.tier.durability="sync"`), "is for persistence.tier.mode"},
 	{set("terminationGracePeriodSeconds=10"), "take up to 10, so set more"},
+	{append(set("memoryFile.enabled=true", `resources.limits.memory="1 GB"`), "--skip-schema-validation"),
+		"is not a quantity"},
 	{set("drain.waitSeconds=5"), "must be greater than drain.graceSeconds"},
 	{append(example("tier"), set("terminationGracePeriodSeconds=70")...), "take up to 70"},
 	{set("near.enabled=true", "replicaCount=0"), "near.enabled needs 1 to 64 servers"},
@@ -60,12 +62,23 @@ var refused = []struct {
 	{append(example("mutual-tls"), set("near.enabled=true")...), "have no certificate"},
 }
 
+// TestWrongValuesAreRefusedWithTheReason also provokes every error of the templates.
 func TestWrongValuesAreRefusedWithTheReason(t *testing.T) {
+	var provoked []string
 	for _, wrong := range refused {
-		if _, err := template(t, wrong.with); err == nil {
+		_, err := template(t, wrong.with)
+		if err == nil {
 			t.Errorf("%v: accepted", wrong.with)
-		} else if !strings.Contains(err.Error(), wrong.part) {
+			continue
+		}
+		provoked = append(provoked, err.Error())
+		if !strings.Contains(err.Error(), wrong.part) {
 			t.Errorf("%v: the error does not contain %q: %v", wrong.with, wrong.part, err)
+		}
+	}
+	for _, message := range messages(t, "fail", "_checks.tpl", "_memory.tpl") {
+		if !slices.ContainsFunc(provoked, message.MatchString) {
+			t.Errorf("no values provoke the error %s", message)
 		}
 	}
 }
