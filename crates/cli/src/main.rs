@@ -99,6 +99,7 @@ Examples:
   larder stats
   larder ping --server unix:/run/larder.sock
   larder keys --prefix user:
+  larder delete --prefix user:7: --servers cache-1,cache-2,cache-3
   larder drain --wait 10
   larder passwd shop --rights write --prefix shop:
   larder inspect /dev/shm/larder
@@ -112,7 +113,7 @@ path of a Unix socket: /run/larder.sock, ./larder.sock or unix:larder.sock. The 
 11211, and the default server is 127.0.0.1. export has no default server, and replay without
 --server uses a cache inside the tool. top, keys, hot, prefixes, drain, kill and delete --prefix take
 the address of the admin listener, which must include the port; the default is LARDER_ADMIN, or
-/run/larder/admin.sock. The password of --user is the only line of --password-file, or
+/run/larder/admin.sock. delete --prefix --servers takes the addresses of several servers. The password of --user is the only line of --password-file, or
 LARDER_PASSWORD.
 
 Exit code: 0 the command succeeded; 1 the command did its work, but with a different outcome: a key

@@ -58,10 +58,18 @@ impl ListenerArguments {
         if self.admin.is_some() {
             bail!("--admin requires --prefix: to delete keys, name the server with --server");
         }
-        if self.token_file.is_some() {
-            bail!("--token-file requires --prefix: to log in to the cache, use --user");
+        self.refuse_token("it requires --prefix: to log in to the cache, use --user")
+    }
+
+    /// Returns an error if a file with a token is given.
+    ///
+    /// # Errors
+    /// The message names the option and the caller's reason.
+    pub(crate) fn refuse_token(&self, because: &str) -> Result<()> {
+        match self.token_file {
+            Some(_) => bail!("--token-file has no effect: {because}"),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns a client for the listener at the address of `--server`. Does not connect.

@@ -57,8 +57,8 @@ fn follow(
             return Ok(state);
         }
         if let Some(bar) = bar {
-            bar.set_position((number(&state, "progress")? * BAR_STEPS as f64) as u64);
-            bar.set_message(format!("{} removed", counted(whole(&state, "removed")?, "item")));
+            let removed = counted(whole(&state, "removed")?, "item");
+            show_share(bar, number(&state, "progress")?, format!("{removed} removed"));
         }
         sleep(period);
         period = (period * 2).min(PERIOD_MAX);
@@ -87,8 +87,8 @@ fn report(ended: &Value, is_interrupted: bool) -> Result<Outcome> {
     }
 }
 
-/// The first signal cancels the removal, the second one ends the tool.
-fn catch_signals() -> Result<Arc<AtomicBool>> {
+/// Returns a flag that the first signal sets. The second signal ends the tool.
+pub(crate) fn catch_signals() -> Result<Arc<AtomicBool>> {
     let is_interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register_conditional_default(signal, is_interrupted.clone())?;
@@ -97,7 +97,14 @@ fn catch_signals() -> Result<Arc<AtomicBool>> {
     Ok(is_interrupted)
 }
 
-fn bar() -> ProgressBar {
+/// Shows the finished fraction, from 0 to 1, and a message after it.
+pub(crate) fn show_share(bar: &ProgressBar, share: f64, message: String) {
+    bar.set_position((share * BAR_STEPS as f64) as u64);
+    bar.set_message(message);
+}
+
+/// Returns a progress bar on stderr.
+pub(crate) fn bar() -> ProgressBar {
     let bar = ProgressBar::new(BAR_STEPS);
     bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
     let style = ProgressStyle::with_template("[{bar:30}] {percent:>3} %  {msg}");

@@ -12,6 +12,7 @@ mod bench_login;
 mod bench_lost;
 mod commands;
 mod compare;
+mod delete_everywhere;
 mod directories;
 mod doctor;
 mod doctor_disk;

@@ -50,9 +50,22 @@ impl AccessArguments {
     /// # Errors
     /// The options contradict each other, or a file cannot be used.
     pub fn dialer(&self, address: &Address) -> Result<Dialer> {
-        let tls = self.tls.open(address)?;
         let login = Login::new(&self.login, Mechanism::Text)?;
-        Ok(Dialer::new(address.clone(), tls, login))
+        self.dialer_with(address, login)
+    }
+
+    /// Returns a dialer for each of these servers, with the same login. Does not connect. Reads the
+    /// file of the password once, so that it may be a pipe.
+    ///
+    /// # Errors
+    /// Same as [`Self::dialer`].
+    pub fn dialers(&self, addresses: &[Address]) -> Result<Vec<Dialer>> {
+        let login = Login::new(&self.login, Mechanism::Text)?;
+        addresses.iter().map(|address| self.dialer_with(address, login.clone())).collect()
+    }
+
+    fn dialer_with(&self, address: &Address, login: Option<Login>) -> Result<Dialer> {
+        Ok(Dialer::new(address.clone(), self.tls.open(address)?, login))
     }
 
     /// Returns an error if an option of the login is given.

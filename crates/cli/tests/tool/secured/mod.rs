@@ -55,7 +55,7 @@ fn strs(args: &[String]) -> Vec<&str> {
 }
 
 /// Runs the tool with a password in the environment.
-fn with_password(password: &str, args: &[&str]) -> Ran {
+pub(crate) fn with_password(password: &str, args: &[&str]) -> Ran {
     let run = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(args)
         .env("LARDER_PASSWORD", password)
