@@ -43,6 +43,8 @@ debootstrap
 default-jdk-headless            command -v java
 dpkg-dev
 flex                            command -v flex
+gpg                             command -v gpg
+gpg-agent                       command -v gpg-agent
 haproxy
 libevent-dev
 libsasl2-dev

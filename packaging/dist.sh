@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds all files of a release into target/dist: the Debian packages, tarballs of the programs of
-# `portable.sh build`, the lists of components (SBOM) and the checksums. `dist.sh debs` builds only
-# the packages for this machine. Run after `cargo build --release`, as `make dist` does.
+# `portable.sh build`, the lists of components (SBOM), and the checksums, which LARDER_SIGN_KEY signs
+# (sign.sh). `dist.sh debs` builds only the packages for this machine. Run after
+# `cargo build --release`, as `make dist` does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,13 +66,15 @@ components() {
     done
 }
 
+verb=${1:-all}
+[ "$verb" != all ] || packaging/sign.sh --check
 rm -rf "$dist"
 mkdir -p "$dist"
 prepare
 debs
-if [ "${1:-all}" = all ]; then
+if [ "$verb" = all ]; then
     for architecture in amd64 arm64; do tarball "$architecture"; done
     components
-    (cd "$dist" && sha256sum -- * >SHA256SUMS)
-    (cd "$dist" && sha256sum --check --quiet SHA256SUMS && ls -l)
+    packaging/sign.sh "$dist"
+    ls -l "$dist"
 fi
