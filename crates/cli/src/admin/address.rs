@@ -53,23 +53,15 @@ impl ListenerArguments {
     /// Returns an error if one of the options is given.
     ///
     /// # Errors
-    /// The message names the option and its use.
-    pub(crate) fn refuse(&self) -> Result<()> {
+    /// The message names the option and the caller's reason for it.
+    pub(crate) fn refuse(&self, because_of_admin: &str, because_of_token: &str) -> Result<()> {
         if self.admin.is_some() {
-            bail!("--admin requires --prefix: to delete keys, name the server with --server");
+            bail!("--admin {because_of_admin}");
         }
-        self.refuse_token("it requires --prefix: to log in to the cache, use --user")
-    }
-
-    /// Returns an error if a file with a token is given.
-    ///
-    /// # Errors
-    /// The message names the option and the caller's reason.
-    pub(crate) fn refuse_token(&self, because: &str) -> Result<()> {
-        match self.token_file {
-            Some(_) => bail!("--token-file has no effect: {because}"),
-            None => Ok(()),
+        if self.token_file.is_some() {
+            bail!("--token-file {because_of_token}");
         }
+        Ok(())
     }
 
     /// Returns a client for the listener at the address of `--server`. Does not connect.

@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     prefix: Option<OsString>,
     /// With --prefix: remove it from all of these servers, which are caches as without --prefix,
     /// not admin listeners
-    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', requires = "prefix")]
-    #[arg(conflicts_with_all = ["server", "admin"])]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    #[arg(requires = "prefix", conflicts_with = "server")]
     servers: Vec<Address>,
     /// With --servers: how long the command waits for the servers
     #[arg(long, value_name = "SECS", default_value_t = 60, requires = "servers")]
@@ -103,7 +103,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(prefix) = &arguments.prefix {
         return remove_prefix(arguments, prefix);
     }
-    arguments.admin.refuse()?;
+    arguments.admin.refuse(
+        "requires --prefix: to delete keys, name the server with --server",
+        "requires --prefix: to log in to the cache, use --user",
+    )?;
     if !arguments.servers.is_empty() {
         bail!("--servers requires --prefix: to delete keys, name one server with --server");
     }
@@ -135,7 +138,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 
 fn remove_prefix(arguments: &Arguments, prefix: &OsStr) -> Result<Outcome> {
     if !arguments.servers.is_empty() {
-        arguments.admin.refuse_token("--servers uses caches: to log in to them, use --user")?;
+        arguments.admin.refuse(
+            "has no effect with --servers, which names caches",
+            "has no effect with --servers: to log in to the caches, use --user",
+        )?;
         let dialers = arguments.access.dialers(&arguments.servers)?;
         let time_max = Duration::from_secs(arguments.timeout.into());
         return everywhere::run(&dialers, prefix.as_bytes(), time_max);

@@ -170,7 +170,7 @@ fn a_prefix_is_removed_and_other_items_stay() {
     managed.larder(&["delete", "--prefix", "a", "b"]).failed(2, "cannot be used with");
     let with = |option| larder(b"", &["delete", "b", option, &managed.admin]);
     with("--admin").failed(2, "--admin requires --prefix");
-    with("--token-file").failed(2, "--token-file has no effect: it requires --prefix");
+    with("--token-file").failed(2, "--token-file requires --prefix");
 }
 
 #[test]

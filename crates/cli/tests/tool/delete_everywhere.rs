@@ -265,7 +265,7 @@ fn unusable_arguments_are_refused_before_a_server_is_asked() {
         (&["--prefix", "a:", "--servers", "a,,b"], "expected host, host:port"),
         (&["k", "--servers", &address], "--servers requires --prefix"),
         (&["--prefix", "a:", "--servers", &address, "-s", "x:1"], "cannot be used with"),
-        (&["--prefix", "a:", "--servers", &address, "--admin", "x:1"], "cannot be used with"),
+        (&["--prefix", "a:", "--servers", &address, "--admin", "x:1"], "--admin has no effect"),
         (&["--prefix", "a:", "--servers", &address, "--token-file", "f"], "has no effect"),
         (&["--prefix", "a:", "--servers", "./s", "--tls"], "--tls-ca FILE"),
         (&["--prefix", "a:", "--timeout", "5"], "--servers <ADDR,...>"),
