@@ -10,7 +10,7 @@ NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
 	near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out \
-	deploy-test helm-test book-test package-test sign-test crates-test msrv others workflows portable tier bench-restart
+	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -148,6 +148,11 @@ hot-keys: build ## Finds the hottest keys of Zipf loads of 400,000 gets per seco
 # Needs root, and the Debian packages debootstrap and lintian.
 package-test: release ## Installs, upgrades under load and purges the Debian package in a chroot
 	packaging/package-test.sh
+
+# Needs root, and the Debian packages debootstrap, rpm, rpm2cpio and cpio.
+rpm-test: pages ## Checks the RPM package, and installs, upgrades and removes it in a chroot, with Debian's rpm
+	packaging/tools.sh
+	packaging/rpm-test.sh
 
 sign-test: ## Signs the checksums of a release with a key of the run, and verifies them
 	packaging/sign-test.sh

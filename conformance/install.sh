@@ -38,6 +38,7 @@ tmux                            command -v tmux
 verify_packages="
 bison                           command -v bison
 chromium
+cpio                            command -v cpio
 curl                            command -v curl
 debootstrap
 default-jdk-headless            command -v java
@@ -68,6 +69,8 @@ php8.2-xml
 python3-fusepy
 qemu-user
 rocksdb-tools
+rpm                             command -v rpm
+rpm2cpio                        command -v rpm2cpio
 ruby
 ruby-dalli
 sasl2-bin                       command -v saslpasswd2

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds all files of a release into target/dist: the Debian packages, tarballs of the programs of
-# `portable.sh build`, the lists of components (SBOM), and the checksums, which LARDER_SIGN_KEY signs
-# (sign.sh). `dist.sh debs` builds only the packages for this machine. Run after
-# `cargo build --release`, as `make dist` does.
+# Builds all files of a release into target/dist: the Debian packages, tarballs and RPM packages of
+# the programs of `portable.sh build`, the lists of components (SBOM), and the checksums, which
+# LARDER_SIGN_KEY signs (sign.sh). `dist.sh debs` builds only the Debian packages for this machine,
+# and `dist.sh rpm ARCHITECTURE` only an RPM package. Run after `cargo build --release`, as
+# `make dist` does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +33,39 @@ debs() {
     cargo deb --quiet --no-build --strip --locked --package larder-server \
         --maintainer "$maintainer" --deb-revision "$revision" --output "$dist/"
     packaging/library.sh "$version-$revision" "$maintainer" "$built" "$dist"
+}
+
+# Prints a script of the RPM package, with the functions of the same step of the Debian package, so
+# that both follow the same rules: script RPM_STEP DEBIAN_STEP
+script() {
+    sed '/^\(case\|if\) /,$d' "packaging/debian/$2"
+    cat "packaging/rpm/$1"
+}
+
+# Builds the RPM package of an architecture from the programs of `portable.sh build`.
+rpm() {
+    local built=$target/portable/$1 staged=target/rpm machine
+    case $1 in
+        amd64) machine=x86_64 ;;
+        arm64) machine=aarch64 ;;
+    esac
+    [ -x "$built/larderd" ] || {
+        echo "dist: $built is empty: run packaging/portable.sh build $1" >&2
+        exit 1
+    }
+    rm -rf "$staged"
+    install -D -t "$staged" "$built/larderd" "$built/larder"
+    install -D -m 644 -t "$staged/man" "$pages"/man/*.1
+    gzip --no-name --best "$staged"/man/*.1
+    script post postinst >"$staged/post"
+    script preun prerm >"$staged/preun"
+    cp packaging/rpm/postun "$staged/postun"
+    cargo generate-rpm --package crates/server --arch "$machine" --payload-compress xz \
+        --auto-req packaging/rpm/requires.sh --output "$dist/" \
+        --set-metadata "release = '$revision'" \
+        --set-metadata "post_install_script = '$PWD/$staged/post'" \
+        --set-metadata "pre_uninstall_script = '$PWD/$staged/preun'" \
+        --set-metadata "post_uninstall_script = '$PWD/$staged/postun'"
 }
 
 # Packs the programs of an architecture with their pages, as a folder that can be copied to
@@ -70,10 +104,17 @@ verb=${1:-all}
 [ "$verb" != all ] || packaging/sign.sh --check
 rm -rf "$dist"
 mkdir -p "$dist"
+if [ "$verb" = rpm ]; then
+    rpm "$2"
+    exit
+fi
 prepare
 debs
 if [ "$verb" = all ]; then
-    for architecture in amd64 arm64; do tarball "$architecture"; done
+    for architecture in amd64 arm64; do
+        tarball "$architecture"
+        rpm "$architecture"
+    done
     components
     packaging/sign.sh "$dist"
     ls -l "$dist"
