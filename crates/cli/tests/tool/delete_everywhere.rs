@@ -1,5 +1,5 @@
-//! `larder delete --prefix --servers`: every server has removed the prefix, or the error names those
-//! that have not.
+//! `larder delete --prefix --servers`: every server has removed the prefix, or the error names the
+//! others.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
