@@ -39,7 +39,7 @@ debs() {
 # that both follow the same rules: script RPM_STEP DEBIAN_STEP
 script() {
     sed '/^\(case\|if\) /,$d' "packaging/debian/$2"
-    cat "packaging/rpm/$1"
+    cat "packaging/rpm/$1.sh"
 }
 
 # Builds the RPM package of an architecture from the programs of `portable.sh build`.
@@ -59,7 +59,7 @@ rpm() {
     gzip --no-name --best "$staged"/man/*.1
     script post postinst >"$staged/post"
     script preun prerm >"$staged/preun"
-    cp packaging/rpm/postun "$staged/postun"
+    cp packaging/rpm/postun.sh "$staged/postun"
     cargo generate-rpm --package crates/server --arch "$machine" --payload-compress xz \
         --auto-req packaging/rpm/requires.sh --output "$dist/" \
         --set-metadata "release = '$revision'" \
