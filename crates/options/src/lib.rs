@@ -40,6 +40,7 @@ pub use show::settings::settings;
 pub use source::invocation::{Invocation, Sources};
 pub use source::process::from_process;
 pub use typed::addresses::{ListenAt, UnixListenAt};
+pub use typed::discovery::Discovery;
 pub use typed::disk_tier::{DiskTier, TierAdmission, TierMode};
 pub use typed::log::{LogFormat, LogOptions, LogTime};
 pub use typed::memory::{
@@ -52,6 +53,7 @@ pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
 pub use typed::tuning::Tuning;
 pub use value::admin::{AdminAddress, AdminListen, Role};
+pub use value::cluster::ClusterName;
 pub use value::durability::Durability;
 pub use value::listen::{Listen, ListenPlace, Security};
 pub use value::origin::{Origin, OriginAddress};

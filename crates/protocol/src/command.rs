@@ -67,6 +67,11 @@ pub enum Command<'a> {
     NoOp,
     /// Requests the server's version.
     Version,
+    /// Requests a part of the configuration of a cluster.
+    Config {
+        /// The name of the part. [`CLUSTER`](crate::cluster::CLUSTER) is the list of servers.
+        name: &'a [u8],
+    },
     /// Sets the log level.
     Verbosity {
         /// The requested level; any number.

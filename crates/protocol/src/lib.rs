@@ -24,13 +24,14 @@
 //!
 //! Files in reading order: [`command`], [`admin`], [`permission`], [`frame`], [`response`],
 //! [`parsed`], [`parser`], [`render`], then the dialects, [`text`], [`meta`] and [`binary`];
-//! [`local`], [`follow`], [`base64`], `lines`, `number`, [`version`], [`docs`].
+//! [`local`], [`follow`], [`cluster`], [`base64`], `lines`, `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod admin;
 pub mod base64;
 pub mod binary;
+pub mod cluster;
 pub mod command;
 pub mod docs;
 pub mod follow;

@@ -109,6 +109,7 @@ impl<'a> Command<'a> {
             Self::EndOfKeys
             | Self::NoOp
             | Self::Version
+            | Self::Config { .. }
             | Self::Mechanisms
             | Self::Authenticate { .. }
             | Self::Quit

@@ -35,6 +35,18 @@ pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     }
 }
 
+/// Appends the response to [`Command::Config`](crate::Command::Config): the list of servers.
+pub fn cluster(out: &mut Vec<u8>, list: &[u8], frame: &Frame<'_>) {
+    match frame {
+        Frame::Binary(_) => {
+            let meta = Meta { value_bytes: list.len(), ..Meta::default() };
+            hit_head(out, &[], &meta, true, frame);
+            out.extend_from_slice(list);
+        }
+        Frame::Text { .. } | Frame::Meta(_) => text::render::cluster(out, list),
+    }
+}
+
 /// Appends the response to [`Command::LeaseGet`](crate::Command::LeaseGet) on a miss.
 pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     text::render::lease(out, key, token);

@@ -48,6 +48,7 @@
 //! | `users` | users with rights: their file, logins, the permission of a connection |
 //! | `followers` | near caches: which items they may have copied, and the streams that report changes to them |
 //! | `near` | a near cache: the copies, the thread that has the connections to the origin, and which commands it passes on |
+//! | `discovery` | the servers of the cluster, which clients discover: their file or their DNS name |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `memory` | the memory that the process may use, and `-m` as a percentage of it |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
@@ -61,6 +62,7 @@
 mod admin;
 mod buffers;
 mod clock;
+mod discovery;
 mod failure;
 mod followers;
 mod leftovers;

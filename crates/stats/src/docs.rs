@@ -59,6 +59,7 @@ fn option(condition: Condition) -> Option<&'static str> {
         Condition::TierCache => "`--tier-mode cache`",
         Condition::Followers => "`--followers`",
         Condition::TierStore => "`--tier-mode store`",
+        Condition::Discovery => "`--cluster-file` or `--cluster-dns`",
         Condition::Near => "`--origin`",
         Condition::SlabReassign => "`slab_reassign`",
         Condition::LruCrawler => "`lru_crawler`",

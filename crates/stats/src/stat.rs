@@ -57,6 +57,8 @@ pub enum Condition {
     TierStore,
     /// `--origin`.
     Near,
+    /// `--cluster-file` or `--cluster-dns`.
+    Discovery,
     /// `--followers` above 0.
     Followers,
     /// `-o slab_reassign`, the default.

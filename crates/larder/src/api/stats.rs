@@ -89,6 +89,9 @@ const NOT_OF_LIBRARY: &[Counter] = &[
     Counter::NearRefusedNoMemory,
     Counter::WeightsReloadFailures,
     Counter::NearFetchedBytes,
+    Counter::ClusterRequests,
+    Counter::ClusterChanges,
+    Counter::ClusterFailures,
 ];
 
 /// True if a statistic has a value without a server. Each statistic is in one section.

@@ -90,6 +90,12 @@ const OF_SERVER: &[&str] = &[
     "near_fetched_bytes",
     "near_listed_bytes",
     "near_listed_bytes_max",
+    "cluster_requests",
+    "cluster_nodes",
+    "cluster_version",
+    "cluster_changes",
+    "cluster_stale",
+    "cluster_failures",
 ];
 
 #[test]

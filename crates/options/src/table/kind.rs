@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::value::admin::{self, AdminListen};
+use crate::value::cluster::{CLUSTER_NAME_EXPECTED, ClusterName};
 use crate::value::durability::Durability;
 use crate::value::duration::{DURATION_EXPECTED, duration};
 use crate::value::file_size::{self, FILE_SIZE_EXPECTED};
@@ -51,6 +52,8 @@ pub(crate) enum Kind {
     Duration,
     /// A list of origins: see [`origin::Origin`].
     Origins,
+    /// The DNS name of the servers of a cluster: see [`ClusterName`].
+    ClusterName,
     /// The path of a file and its size, separated by a colon.
     FileSize,
 }
@@ -109,6 +112,9 @@ impl Kind {
             Self::Origins => {
                 origin::Origin::parse_list(trimmed).map(|_| Value::Text(trimmed.to_owned()))
             }
+            Self::ClusterName => {
+                ClusterName::parse(trimmed).map(|_| Value::Text(trimmed.to_owned()))
+            }
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
             Self::AdminListen => return admin::parse(trimmed).map(Value::AdminListen),
         };
@@ -152,6 +158,7 @@ impl Kind {
             }
             Self::Duration => DURATION_EXPECTED.to_owned(),
             Self::Origins => ORIGINS_EXPECTED.to_owned(),
+            Self::ClusterName => CLUSTER_NAME_EXPECTED.to_owned(),
             Self::FileSize => FILE_SIZE_EXPECTED.to_owned(),
         }
     }
@@ -178,7 +185,7 @@ impl Kind {
             Self::Mask => "<mask>",
             Self::Character => "<char>",
             Self::Sizes => "<sizes>",
-            Self::Choice(_) => "<name>",
+            Self::Choice(_) | Self::ClusterName => "<name>",
             Self::Text => "<text>",
             Self::Path => "<file>",
             Self::Listen | Self::AdminListen | Self::Origins => "<addr>",

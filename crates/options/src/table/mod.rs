@@ -361,6 +361,14 @@ NearTtl = Row::new(Place::Long, "near_ttl", Kind::Duration).default("1s")
 NearItemMax = Row::new(Place::Long, "near_item_max", bytes(1, 0, GIBIBYTE)).default("64k")
     .doc("longest value that is copied, in bytes or with k or m after the number; longer ones are \
           read from the origin each time");
+ClusterFile = Row::new(Place::Long, "cluster_file", Path)
+    .doc("file with the servers of the cluster, which clients discover with config get cluster: a \
+          line for each server: host:port or [IPv6]:port, without a port 11211; a line \
+          version=NUMBER is the version of the list; read again when it changes");
+ClusterDns = Row::new(Place::Long, "cluster_dns", Kind::ClusterName)
+    .doc("DNS name whose addresses are the servers of the cluster, which clients discover with \
+          config get cluster, and after a colon their port (default: 11211); resolved every 5 \
+          seconds; not with --cluster-file and -o drop_privileges");
 PrefixDelimiter = Row::new(Place::Long, "prefix_delimiter", Kind::Character)
     .doc("delimiter of key prefixes in stats prefixes and /api/v1/prefixes (default: the one of -D, \
           otherwise a colon)");

@@ -8,6 +8,7 @@ use crate::table::Id;
 use crate::table::kind::MEBIBYTE;
 use crate::table::row::Group;
 use crate::typed::addresses::wants_readers;
+use crate::typed::discovery;
 use crate::typed::disk_tier::{self, RequestedDiskTier, TierMode};
 use crate::typed::near;
 use crate::typed::slabs::Slabs;
@@ -71,6 +72,8 @@ pub(crate) fn check_all(
         near::origins,
         near::files,
         near::beside,
+        discovery::one_source,
+        discovery::filtered,
     ] {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);

@@ -2,6 +2,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod check;
+pub(crate) mod discovery;
 pub(crate) mod disk_tier;
 pub(crate) mod log;
 pub(crate) mod memory;

@@ -9,6 +9,7 @@ use crate::table::Id;
 use crate::table::kind::KIBIBYTE;
 use crate::typed::addresses::local_readers;
 use crate::typed::check::{check, settle};
+use crate::typed::discovery::Discovery;
 use crate::typed::disk_tier::DiskTier;
 use crate::typed::log::LogOptions;
 use crate::typed::memory::{self, MemoryShare};
@@ -136,6 +137,9 @@ pub struct Options {
     pub disk_tier: Option<DiskTier>,
     /// `--origin`: the server whose items this one copies; `None`: it owns its items.
     pub near: Option<Near>,
+    /// `--cluster-file`, `--cluster-dns`: the servers that clients discover; `None`: clients cannot
+    /// discover servers.
+    pub discovery: Option<Discovery>,
     /// `--admin-listen`: addresses of the admin listener; empty: none.
     pub admin_listen: Vec<AdminListen>,
     /// `--admin-token-file`: the tokens of admin requests.
@@ -305,6 +309,7 @@ impl Options {
             follower_count_max: values.unsigned(Id::Followers),
             disk_tier: DiskTier::new(&values),
             near: Near::new(&values),
+            discovery: Discovery::new(&values),
             admin_listen: values.admin_listen(Id::AdminListen),
             admin_token_file: values.text(Id::AdminTokenFile).map(PathBuf::from),
             admin_hosts: names(values.text(Id::AdminHost)),

@@ -4,6 +4,7 @@ use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 
+use crate::typed::discovery::Discovery;
 use crate::typed::options::Options;
 use crate::value::admin::AdminAddress;
 use crate::value::listen::ListenPlace;
@@ -47,6 +48,9 @@ impl Options {
             paths.extend(&mut near.authorities);
             paths.extend(&mut near.login);
             paths.extend(&mut near.weights);
+        }
+        if let Some(Discovery::File(path)) = &mut self.discovery {
+            paths.push(path);
         }
         paths.extend(self.disk_tier.as_mut().map(|tier| &mut tier.path));
         if self.daemon {

@@ -1,6 +1,7 @@
 //! The values of single options: their forms and their meaning.
 
 pub(crate) mod admin;
+pub(crate) mod cluster;
 pub(crate) mod durability;
 pub(crate) mod duration;
 pub(crate) mod file_size;

@@ -33,7 +33,7 @@ impl Form {
     /// Returns the form of an opcode; `None` if the opcode does not exist.
     pub(crate) const fn of(opcode: u8) -> Option<Self> {
         let (extras, key, has_value) = match aloud(opcode) {
-            GET | GETK | DELETE => (Extras::Of(0), Key::Needed, false),
+            GET | GETK | DELETE | CONFIG_GET => (Extras::Of(0), Key::Needed, false),
             SET | ADD | REPLACE => (Extras::Of(8), Key::Needed, true),
             APPEND | PREPEND | SASL_AUTH | SASL_STEP => (Extras::Of(0), Key::Needed, true),
             INCREMENT | DECREMENT => (Extras::Of(20), Key::Needed, false),

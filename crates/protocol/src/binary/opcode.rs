@@ -70,6 +70,8 @@ pub const SASL_STEP: u8 = 0x22;
 pub const GATK: u8 = 0x23;
 /// [`GATK`], quiet.
 pub const GATKQ: u8 = 0x24;
+/// Returns a part of the configuration of a cluster. Not an opcode of memcached.
+pub const CONFIG_GET: u8 = 0x60;
 
 /// Returns the opcode of the same command without the quiet property.
 pub const fn aloud(opcode: u8) -> u8 {

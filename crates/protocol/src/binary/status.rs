@@ -65,6 +65,7 @@ pub(super) const fn of_server_error(error: ServerError) -> (u16, &'static str) {
         ServerError::Recovering { .. } => return (TEMPORARY_FAILURE, words(TEMPORARY_FAILURE)),
         ServerError::OriginUnreachable => return (TEMPORARY_FAILURE, "Origin unreachable"),
         ServerError::OriginSilent => return (TEMPORARY_FAILURE, "Origin did not answer"),
+        ServerError::NoServerList => return (TEMPORARY_FAILURE, "No list of servers yet"),
         ServerError::RateLimit => return (TEMPORARY_FAILURE, "Rate limit"),
         ServerError::TooManyLogins => return (TEMPORARY_FAILURE, "Too many logins"),
         ServerError::OutOfMemoryStoring => "Out of memory allocating item",

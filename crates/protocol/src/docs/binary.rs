@@ -7,6 +7,7 @@ use super::table::{Needs, code, push_row};
 use crate::binary::opcode::*;
 use crate::binary::status::{self, words};
 use crate::binary::{CREDENTIALS_BYTES_MAX, HEADER_BYTES, MECHANISM_BYTES_MAX};
+use crate::cluster::CLUSTER;
 use crate::permission::Right;
 
 /// Returns the section.
@@ -59,9 +60,14 @@ pub(super) fn example_requests(key: &[u8]) -> Vec<ExampleRequest> {
             EXPTIME => (4, true),
             STORE => (8, true),
             COUNT => (20, true),
+            CONFIG => (0, true),
             parts => (0, parts.starts_with("key; value")),
         };
-        let key = if has_key { key } else { b"" };
+        let key = match row.parts {
+            CONFIG => CLUSTER,
+            _ if has_key => key,
+            _ => b"",
+        };
         let value: &[u8] = if row.parts.contains("value") { b"88" } else { b"" };
         let body_bytes = extras_bytes + key.len() + value.len();
         let mut bytes = vec![0x80, opcode, 0, key.len() as u8, extras_bytes as u8, 0, 0, 0];
@@ -103,6 +109,7 @@ response), length of extras, key and value together 4, opaque 4, cas token 8.
 const EXPTIME: &str = "extras: exptime 4; key";
 const STORE: &str = "extras: flags 4, exptime 4; key; value";
 const COUNT: &str = "extras: delta 8, initial 8, exptime 4; key";
+const CONFIG: &str = "key: `cluster`";
 const VALUE: &str = "extras: flags 4; value; cas token";
 const KEY_AND_VALUE: &str = "extras: flags 4; key; value; cas token";
 
@@ -219,6 +226,14 @@ const OPCODES: &[OpcodeRow] = &[
         parts: EXPTIME,
         answer: KEY_AND_VALUE,
     },
+    OpcodeRow {
+        opcode: CONFIG_GET,
+        needs: Needs::Nothing,
+        name: "config get",
+        parts: CONFIG,
+        answer: "extras: flags 4; value: the servers, see [discovery.md](discovery.md). Without \
+            `--cluster-file` and `--cluster-dns` the opcode does not exist",
+    },
 ];
 
 const STATUSES_HEAD: &str = "
@@ -260,7 +275,8 @@ const STATUSES: &[(u16, &str)] = &[
     (status::OUT_OF_MEMORY, "The server is out of memory; the value names the use."),
     (
         status::TEMPORARY_FAILURE,
-        "The server is still reading the items of `--tier-path`, or the user exceeds its `rate`.",
+        "The server is still reading the items of `--tier-path`, the user exceeds its `rate`, or \
+        the servers of `--cluster-dns` are not known yet.",
     ),
 ];
 

@@ -140,6 +140,14 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         meaning: "Returns the version; see [Differences](#differences).",
     },
     CommandRow {
+        form: "config get cluster",
+        needs: Needs::Nothing,
+        replies: "CONFIG cluster 0 <bytes>, value / END",
+        meaning: "Returns the servers of `--cluster-file` or `--cluster-dns`, for clients that \
+            discover them; see [discovery.md](discovery.md). Without these options, and for any \
+            other line that begins with `config`, the response is `ERROR`, as from memcached.",
+    },
+    CommandRow {
         form: "verbosity <level> [noreply]",
         needs: Needs::ADMIN,
         replies: "OK",

@@ -202,6 +202,11 @@ pub(super) const ERRORS: &[(Response, &str)] = &[
         "The response does not fit into the memory for buffers.",
     ),
     (
+        Response::ServerError(ServerError::NoServerList),
+        "`config get cluster`, or a read of its key, before the name of `--cluster-dns` was \
+        resolved for the first time. The server keeps trying.",
+    ),
+    (
         Response::ServerError(ServerError::TooManyConnections),
         "Sent to a new connection above `-c`, which then closes.",
     ),

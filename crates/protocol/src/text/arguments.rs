@@ -3,6 +3,7 @@
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
 use crate::admin::Refusal;
+use crate::cluster::CLUSTER;
 use crate::command::{
     Arithmetic, Command, Copied, Delete, KillTarget, NAME_BYTES_MAX, StatsSection, Store,
 };
@@ -152,6 +153,15 @@ impl<'a> Arguments<'a> {
                 self.answered(Command::DeletePrefix { prefix, base64: flag.is_some() })
             }
             _ => self.refuse(ClientError::BadFormat, false),
+        }
+    }
+
+    /// `get cluster`. Any other line is an unknown command, as in memcached.
+    pub(super) fn config(self) -> Parsed<'a> {
+        let mut words = self.words.clone();
+        match (words.next(), words.next(), words.next()) {
+            (Some(b"get"), Some(CLUSTER), None) => self.answered(Command::Config { name: CLUSTER }),
+            _ => self.unknown(),
         }
     }
 

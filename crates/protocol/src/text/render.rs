@@ -68,6 +68,15 @@ pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     out.extend_from_slice(b" 0 0\r\n\r\n");
 }
 
+/// Appends the response to `config get cluster`: the list of servers.
+pub fn cluster(out: &mut Vec<u8>, list: &[u8]) {
+    out.extend_from_slice(b"CONFIG cluster 0 ");
+    push_number(out, list.len());
+    out.extend_from_slice(LINE_END);
+    out.extend_from_slice(list);
+    out.extend_from_slice(b"\r\nEND\r\n");
+}
+
 /// Appends the response to `delete_prefix`: the number of the removal.
 pub fn removal(out: &mut Vec<u8>, id: u64) {
     out.extend_from_slice(b"OK ");
@@ -184,6 +193,7 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::TooManyConnections => "ERROR Too many open connections",
         ServerError::OriginUnreachable => "SERVER_ERROR origin unreachable",
         ServerError::OriginSilent => "SERVER_ERROR origin did not answer",
+        ServerError::NoServerList => "SERVER_ERROR no list of servers yet",
         ServerError::RateLimit => "SERVER_ERROR rate limit",
         ServerError::TooManyLogins => "SERVER_ERROR too many logins; try again later",
     }

@@ -33,6 +33,7 @@ impl Way {
             Command::EndOfKeys
             | Command::NoOp
             | Command::Version
+            | Command::Config { .. }
             | Command::Verbosity { .. }
             | Command::Stats(_)
             | Command::Mechanisms

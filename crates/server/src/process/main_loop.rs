@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::admin::Http;
 use crate::clock::monotonic_us;
+use crate::discovery::Resolver;
 use crate::log;
 use crate::memory::control::MemoryWatch;
 use crate::net::listener::Listener;
@@ -32,6 +33,8 @@ pub(crate) struct MainLoop<'a> {
     disk_trouble: DiskTrouble,
     /// Reads files again; `None` without such files.
     pub(crate) watcher: Option<Watcher>,
+    /// Resolves the name of `--cluster-dns`; `None` without a name.
+    pub(crate) resolver: Option<Resolver>,
     memory_watch: MemoryWatch,
     /// True if a signal has requested a stop.
     was_told_to_stop: bool,
@@ -55,6 +58,7 @@ impl<'a> MainLoop<'a> {
             upgrade,
             disk_trouble: DiskTrouble::default(),
             watcher: None,
+            resolver: None,
             memory_watch: MemoryWatch::default(),
             was_told_to_stop: false,
         }
@@ -75,6 +79,9 @@ impl<'a> MainLoop<'a> {
             self.disk_trouble.look(&self.server.cache);
             if let Some(watcher) = &self.watcher {
                 watcher.look();
+            }
+            if let Some(resolver) = &self.resolver {
+                resolver.look();
             }
             self.look_at_memory();
             self.listener.accept_from(readable);

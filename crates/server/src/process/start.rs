@@ -14,6 +14,7 @@ use larder_stats::Counter;
 
 use crate::admin::access::tokens::Tokens;
 use crate::admin::{self, Http};
+use crate::discovery::Resolver;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::leftovers::Leftovers;
 use crate::log;
@@ -89,7 +90,7 @@ fn start(
 ) -> Result<(), Failure> {
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
     let (memory_control, memory_watch) = memory::start::start(&options, Path::new("/"));
-    let InheritedState { predecessor, sockets, memory, admin } = inherited;
+    let InheritedState { predecessor, sockets, memory, admin, cluster } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
     let Entrance { sockets, datagrams, is_given, changes, mut http, pidfile } = entrance;
     if options.drop_privileges {
@@ -107,6 +108,7 @@ fn start(
     let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
     overdue.note_open(&cache);
     let mut server = with_cache(options, cache, predecessor.as_ref())?;
+    inherit_cluster(&server, cluster.as_deref())?;
     server.access.certificates = ground.certificates;
     server.memory = memory_control;
     server.connections.count_max = ground.connection_count_max;
@@ -118,6 +120,8 @@ fn start(
     // From here on the main thread never waits for the disk.
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
     let disk_threads = DiskThreads::start(&server).map_err(no_thread)?;
+    let names = server.counters(Thread::Names);
+    let resolver = Resolver::start(server.discovery.as_ref(), names).map_err(no_thread)?;
     let _near = NearThreads::start(server.near.as_ref()).map_err(no_thread)?;
     let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
@@ -162,6 +166,7 @@ fn start(
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
     main_loop.watcher = watcher;
+    main_loop.resolver = resolver;
     main_loop.watch_memory(memory_watch);
     main_loop.obey(asked);
     serve(main_loop, workers, &inboxes, &overdue)
@@ -275,6 +280,12 @@ fn with_cache(
         server.succession.await_end_of(pid);
     }
     Ok(server)
+}
+
+/// Continues with the servers of the cluster that the predecessor knew.
+fn inherit_cluster(server: &Server, cluster: Option<&str>) -> Result<(), Failure> {
+    let (Some(discovery), Some(cluster)) = (&server.discovery, cluster) else { return Ok(()) };
+    discovery.inherit(cluster).map_err(|error| Failure::new(EXIT_USAGE, error))
 }
 
 pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
@@ -411,17 +422,20 @@ struct InheritedState {
     memory: Option<InheritedMemory>,
     /// The sockets of the predecessor's admin listener.
     admin: Vec<OwnedFd>,
+    /// The servers of the cluster that the predecessor knew.
+    cluster: Option<String>,
 }
 
 /// Receives the state from the predecessor, or the sockets from the service manager.
 fn inherit() -> Result<InheritedState, Failure> {
     if let Some((predecessor, handover)) = Predecessor::find()? {
-        let Handover { sockets, memory, admin } = handover;
+        let Handover { sockets, memory, admin, cluster } = handover;
         let (predecessor, sockets) = (Some(predecessor), Some(sockets));
-        return Ok(InheritedState { predecessor, sockets, memory, admin });
+        return Ok(InheritedState { predecessor, sockets, memory, admin, cluster });
     }
     let sockets = Some(activation::take()?).filter(|sockets| !sockets.is_empty());
-    Ok(InheritedState { predecessor: None, sockets, memory: None, admin: Vec::new() })
+    let (predecessor, memory, cluster) = (None, None, None);
+    Ok(InheritedState { predecessor, sockets, memory, admin: Vec::new(), cluster })
 }
 
 /// Reads the tokens of the admin listener, if it exists and has a token file. Like the

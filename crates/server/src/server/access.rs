@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use larder_stats::Counter;
 
+use crate::discovery::Discovery;
 use crate::near::Near;
 use crate::observe::readers::Readers;
 use crate::server::Server;
@@ -51,6 +52,11 @@ impl Server {
         if let Some(near) = self.near.as_ref().filter(|near| near.weights_path().is_some()) {
             let (server, near) = (Arc::clone(self), Arc::clone(near));
             reloaded.push(Box::new(ReloadedWeights { server, near }));
+        }
+        let file = |of: &&Arc<Discovery>| of.path().is_some();
+        if let Some(discovery) = self.discovery.as_ref().filter(file) {
+            let (server, discovery) = (Arc::clone(self), Arc::clone(discovery));
+            reloaded.push(Box::new(ReloadedCluster { server, discovery }));
         }
         reloaded
     }
@@ -192,5 +198,43 @@ impl Reloaded for ReloadedWeights {
 
     fn note_failure(&self) {
         self.server.counters(Thread::Watched).bump(Counter::WeightsReloadFailures);
+    }
+}
+
+/// The file of `--cluster-file`, which is watched.
+struct ReloadedCluster {
+    server: Arc<Server>,
+    discovery: Arc<Discovery>,
+}
+
+impl Reloaded for ReloadedCluster {
+    fn name(&self) -> &'static str {
+        "servers of the cluster"
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.discovery.path().map(Path::to_owned).into_iter().collect()
+    }
+
+    fn reload(&self, _: Cause) -> Outcome {
+        match self.discovery.reload() {
+            Ok(Some(list)) => {
+                self.server.counters(Thread::Watched).bump(Counter::ClusterChanges);
+                Outcome::Done(list.to_string())
+            }
+            Ok(None) => Outcome::Unchanged,
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+
+    fn check_access(&self) -> Option<String> {
+        let path = self.discovery.path()?;
+        let error = File::open(path).err()?;
+        Some(format!("{}: {error}", path.display()))
+    }
+
+    fn note_failure(&self) {
+        self.discovery.note_failure();
+        self.server.counters(Thread::Watched).bump(Counter::ClusterFailures);
     }
 }

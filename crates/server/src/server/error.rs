@@ -3,6 +3,7 @@
 use larder::OpenError;
 use larder_options::Options;
 
+use crate::discovery::DiscoveryError;
 use crate::failure::{EXIT_FAILURE, EXIT_USAGE};
 use crate::near::WeightsError;
 use crate::observe::readers::ReadersError;
@@ -35,6 +36,9 @@ pub enum ServerError {
     /// The weights of the origins of a near cache cannot be used.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// The servers that clients discover cannot be used.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
     /// The descriptors with which threads wake each other could not be created.
     #[error(
         "cannot open the file descriptors by which threads wake each other: {0}; raise the limit \
@@ -50,6 +54,7 @@ impl ServerError {
             Self::Credentials(_)
             | Self::Users(users::LoadError::File(_))
             | Self::Weights(_)
+            | Self::Discovery(_)
             | Self::Readers(ReadersError::NoGroup(_)) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }

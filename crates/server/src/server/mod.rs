@@ -25,6 +25,7 @@ use larder_protocol::{ClientError, Refusal};
 use larder_stats::{Counter, Counters};
 
 use crate::clock::Clock;
+use crate::discovery::Discovery;
 use crate::followers::Followers;
 use crate::log::{self, Level, Log};
 use crate::memory::control::MemoryControl;
@@ -67,6 +68,8 @@ pub struct Server {
     pub(crate) life: Life,
     /// The state of a near cache; `None` if this server owns its items.
     pub(crate) near: Option<Arc<Near>>,
+    /// The servers that clients discover; `None` if clients cannot discover servers.
+    pub(crate) discovery: Option<Arc<Discovery>>,
 }
 
 impl Server {
@@ -100,6 +103,7 @@ impl Server {
         let near = Near::new(&options, &cache, &log, &succession, |origin| {
             statistics.counters(Thread::Near(origin))
         })?;
+        let discovery = options.discovery.clone().map(Discovery::open).transpose()?.map(Arc::new);
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),
@@ -159,6 +163,7 @@ impl Server {
             cache,
             options,
             near,
+            discovery,
         })
     }
 

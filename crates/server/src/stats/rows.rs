@@ -1,5 +1,7 @@
 //! The rows of the table of statistics with the values of this server.
 
+use std::sync::Arc;
+
 use larder::Report;
 use larder_item::Epoch;
 use larder_options::{LARDER_COMMIT, LARDER_VERSION};
@@ -10,6 +12,7 @@ use nix::sys::time::TimeVal;
 
 use super::by_class::ByClass;
 use super::shown::is_shown;
+use crate::discovery::List;
 use crate::observe::census::Census;
 use crate::observe::classes::PAGE_BYTES;
 use crate::server::{self, Server};
@@ -98,6 +101,11 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::NearFresh => server.near.as_ref().map_or(0, |near| near.fresh_count() as u64),
         Gauge::NearListedBytes => server.near.as_ref().map_or(0, |near| near.listed_bytes() as u64),
         Gauge::NearListedBytesMax => options.listed_bytes(),
+        Gauge::ClusterNodes => cluster_list(server).map_or(0, |list| list.count() as u64),
+        Gauge::ClusterVersion => cluster_list(server).map_or(0, |list| list.version()),
+        Gauge::ClusterStale => {
+            u64::from(server.discovery.as_ref().is_some_and(|discovery| discovery.is_stale()))
+        }
         Gauge::Followers => server.followers.count() as u64,
         Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
         Gauge::OutputBudgetUsedBytes => server.connections.budget.held_bytes(),
@@ -150,6 +158,11 @@ fn usage() -> (String, String) {
 
 /// Slots per group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
+
+/// Returns the list of servers that clients discover.
+fn cluster_list(server: &Server) -> Option<Arc<List>> {
+    server.discovery.as_ref()?.list()
+}
 
 /// Returns the number of origins of a near cache that are in this state.
 fn origins_in(server: &Server, state: &str) -> u64 {

@@ -18,6 +18,7 @@ pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
         Condition::Tier => options.disk_tier.is_some(),
         Condition::TierCache => mode(options) == Some(TierMode::Cache),
         Condition::TierStore => mode(options) == Some(TierMode::Store),
+        Condition::Discovery => server.discovery.is_some(),
         Condition::Near => server.near.is_some(),
         Condition::Followers => server.followers.are_allowed(),
         Condition::SlabReassign => options.slab_reassign,

@@ -25,6 +25,7 @@ use crate::log;
 use crate::priority;
 use crate::waker::Waker;
 use events::Events;
+pub(crate) use places::changed_ms;
 use requests::RefreshRequests;
 use thread::Thread;
 

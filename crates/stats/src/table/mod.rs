@@ -335,6 +335,12 @@ Larder {
     "near_weights_reload_failures" counter WeightsReloadFailures if Near "Attempts to read the file of `--origin-weights` again that failed. The previous weights stay in effect.";
     "near_listed_bytes" gauge NearListedBytes if Near "Memory for the keys of the copies, which lists them by bucket.";
     "near_listed_bytes_max" gauge NearListedBytesMax if Near "Limit of this memory, a quarter of `-m`.";
+    "cluster_requests" counter ClusterRequests if Discovery "Requests for the list of servers (`config get cluster`, and reads of `AmazonElastiCache:cluster`).";
+    "cluster_nodes" gauge ClusterNodes if Discovery "Servers in the list that clients discover (`--cluster-file`, `--cluster-dns`); 0 until the name is resolved for the first time.";
+    "cluster_version" gauge ClusterVersion if Discovery "Version of this list; 0 until the name is resolved for the first time.";
+    "cluster_changes" counter ClusterChanges if Discovery "New lists.";
+    "cluster_stale" gauge ClusterStale if Discovery "1 while the file cannot be used or the name cannot be resolved, so that the list may be out of date, otherwise 0.";
+    "cluster_failures" counter ClusterFailures if Discovery "Attempts to read the file or to resolve the name that failed. The previous list stays in effect.";
     "get_expired" same Counter GetExpired "Misses because the item had expired.";
     "get_flushed" same Counter GetFlushed "Misses because flush_all had invalidated the item.";
     "auth_failures" same Counter AuthErrors "Failed authentication attempts of cache clients.";

@@ -93,6 +93,10 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, manner: Manner) -> Resu
         }
         Command::NoOp => Packet { opcode: NOOP, ..plain },
         Command::Version => Packet { opcode: VERSION, ..plain },
+        Command::Config { name } => {
+            check_key(name)?;
+            Packet { opcode: CONFIG_GET, key: name, ..plain }
+        }
         Command::Quit => Packet { opcode: QUIT, ..plain },
         Command::Mechanisms => Packet { opcode: SASL_LIST, ..plain },
         Command::Authenticate { mechanism, credentials, is_step } => {

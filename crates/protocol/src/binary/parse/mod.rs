@@ -95,6 +95,10 @@ fn check(header: &Header) -> Result<u32, Bad<'static>> {
     let whole_body = u64::from(header.body_bytes);
     match Form::of(header.opcode) {
         None => return refuse(ClientError::UnknownCommand, whole_body, false),
+        // memcached does not have this opcode, so it does not close the connection.
+        Some(form) if header.opcode == CONFIG_GET && !form.fits(header, value_bytes) => {
+            return refuse(ClientError::UnknownCommand, whole_body, false);
+        }
         Some(form) if !form.fits(header, value_bytes) => {
             return refuse(ClientError::BadFormat, 0, true);
         }
@@ -146,6 +150,7 @@ impl<'a> Request<'a> {
             STAT => statistics(key).ok_or(Response::NotFound)?,
             NOOP => Command::NoOp,
             VERSION => Command::Version,
+            CONFIG_GET => Command::Config { name: key },
             QUIT => Command::Quit,
             SASL_LIST => Command::Mechanisms,
             _ => return Err(ClientError::UnknownCommand.into()),

@@ -58,6 +58,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Inspect { key } => push_keyed(out, b"me", key)?,
         Command::Fetch(fetch) => return meta::client::fetch(out, &fetch),
         Command::Version => push_words(out, &[b"version"]),
+        Command::Config { name } => push_words(out, &[b"config", b"get", name]),
         Command::DeletePrefix { prefix, base64 } => delete_prefix(out, prefix, base64),
         Command::RefreshCertificates => push_words(out, &[b"refresh_certs"]),
         Command::Quit => push_words(out, &[b"quit"]),
@@ -84,6 +85,7 @@ fn is_always_answered(command: &Command<'_>) -> bool {
             | Command::LeaseGet { .. }
             | Command::Inspect { .. }
             | Command::Version
+            | Command::Config { .. }
             | Command::Quit
             | Command::DeletePrefix { .. }
             | Command::RefreshCertificates

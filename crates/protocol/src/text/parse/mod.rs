@@ -106,6 +106,7 @@ impl Parser {
             b"append" => arguments.store(StoreMode::Append, false),
             b"prepend" => arguments.store(StoreMode::Prepend, false),
             b"cas" => arguments.store(StoreMode::Set, true),
+            b"config" => arguments.config(),
             b"lease-set" => arguments.lease_set(),
             b"delete" => arguments.delete(),
             b"incr" => arguments.arithmetic(Direction::Increment),
@@ -231,11 +232,12 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
 }
 
 /// The names of all commands, sorted.
-pub(crate) const NAMES: [&[u8]; 44] = [
+pub(crate) const NAMES: [&[u8]; 45] = [
     b"add",
     b"append",
     b"cache_memlimit",
     b"cas",
+    b"config",
     b"debugtime",
     b"decr",
     b"delete",

@@ -16,9 +16,10 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use larder_options::{Io, OptionError, Options};
+use larder_options::{Discovery, Io, OptionError, Options};
 use nix::unistd::{User, geteuid};
 
+use crate::discovery;
 use crate::failure::{EXIT_OS, EXIT_USAGE, Failure};
 use crate::process::{limits, overdue, pidfile, privileges, start};
 use crate::tls::certificates::Certificates;
@@ -93,7 +94,7 @@ struct State {
 }
 
 /// The steps, in the order of a start.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("the file of a path of the options", |state, findings| {
         findings.take(start::make_absolute(&mut state.options));
     }),
@@ -110,6 +111,7 @@ const STEPS: [Step; 8] = [
     }),
     ("the disk of the pid file, -e or --tier-path", storage),
     ("the disk of the users (-S, -Y, --users)", users),
+    ("the disk of --cluster-file", cluster),
 ];
 
 fn execute(options: Options, messages: &Sender<Message>) {
@@ -190,6 +192,14 @@ fn users(state: &mut State, findings: &mut Findings) {
         && findings.take(start::check_users(path)).is_some()
     {
         findings.uses("users", path.display());
+    }
+}
+
+fn cluster(state: &mut State, findings: &mut Findings) {
+    let Some(Discovery::File(path)) = &state.options.discovery else { return };
+    let read = discovery::first(path).map_err(|error| Failure::new(EXIT_USAGE, error));
+    if let Some(list) = findings.take(read) {
+        findings.uses("cluster", format_args!("{}, {list}", path.display()));
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Handover {
     pub(crate) memory: Option<InheritedMemory>,
     /// The sockets of the admin listener.
     pub(crate) admin: Vec<OwnedFd>,
+    /// The servers of the cluster, as clients receive them.
+    pub(crate) cluster: Option<String>,
 }
 
 /// The old server's end of the channel.
@@ -94,6 +96,20 @@ impl Channel {
             send_message(&ours, &listeners, &[])?;
         }
         Ok((Self(ours), theirs))
+    }
+
+    /// Adds the servers of the cluster, as clients receive them, so that their version does not go
+    /// back.
+    ///
+    /// # Errors
+    /// Returns the error of the system call.
+    pub(crate) fn hand_cluster(&self, list: &[u8]) -> io::Result<()> {
+        let words = [CLUSTER, list].concat();
+        // Without them the new process reads the file or resolves the name itself.
+        if words.len() <= LISTENERS_BYTES_MAX {
+            send_message(&self.0, &words, &[])?;
+        }
+        Ok(())
     }
 
     /// Returns the answer so far, without waiting.
@@ -201,7 +217,7 @@ pub(crate) fn is_successor() -> bool {
 
 fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
     let mut sockets = receive_sockets(channel)?;
-    let (mut memory, mut admin) = (None, Vec::new());
+    let (mut memory, mut admin, mut cluster) = (None, Vec::new(), None);
     let mut words = vec![0; LISTENERS_BYTES_MAX];
     loop {
         let (bytes, descriptors) = match receive_message(channel, &mut words) {
@@ -212,6 +228,8 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
             admin.extend(descriptors);
         } else if let Some(readers) = words[..bytes].strip_prefix(MEMORY) {
             memory = inherited_memory(readers, descriptors);
+        } else if let Some(list) = words[..bytes].strip_prefix(CLUSTER) {
+            cluster = Some(String::from_utf8_lossy(list).into_owned());
         } else if let Some(lines) = words[..bytes].strip_prefix(LISTENERS) {
             let text = String::from_utf8_lossy(lines);
             let (is_given, lines) = listeners::read(&text);
@@ -225,7 +243,7 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
         }
         // A newer version may hand over more, which this version ignores.
     }
-    Ok(Handover { sockets, memory, admin })
+    Ok(Handover { sockets, memory, admin, cluster })
 }
 
 fn inherited_memory(readers: &[u8], descriptors: Vec<OwnedFd>) -> Option<InheritedMemory> {
@@ -294,6 +312,9 @@ const ADMIN: &[u8] = b"larderd 1 admin";
 /// The beginning of the message with the terms of the listeners; see `listeners.rs`.
 const LISTENERS: &[u8] = b"larderd 1 listeners\n";
 
+/// The beginning of the message with the servers of the cluster.
+const CLUSTER: &[u8] = b"larderd 1 cluster ";
+
 /// Maximum length of a message after those with sockets. A line has up to 100 bytes.
 const LISTENERS_BYTES_MAX: usize = 64 << 10;
 
@@ -323,8 +344,10 @@ mod tests {
                 Channel::open(&fds, None, &fds, &("opened\n".to_owned() + &"a\n".repeat(count)))
                     .unwrap();
             assert_eq!(channel.answer(), Answer::None);
-            let Handover { sockets, memory, admin } = receive(theirs.as_fd()).unwrap();
+            channel.hand_cluster(b"7\na||1\n").unwrap();
+            let Handover { sockets, memory, admin, cluster } = receive(theirs.as_fd()).unwrap();
             assert!(memory.is_none());
+            assert_eq!(cluster.as_deref(), Some("7\na||1\n"));
             assert_eq!((sockets.len(), admin.len()), (count, count));
             for socket in sockets {
                 assert_eq!((socket.words.as_deref(), socket.is_given), (Some("a"), false));

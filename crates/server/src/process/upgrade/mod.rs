@@ -126,7 +126,7 @@ impl Upgrade {
             ));
             return supervisor.notify_ready();
         }
-        match self.start(sockets, memory.as_ref(), admin) {
+        match self.start(server, sockets, memory.as_ref(), admin) {
             Ok(successor) => {
                 log::info(format_args!(
                     "larderd: SIGUSR2: process {} is starting to take over; {fate}",
@@ -144,6 +144,7 @@ impl Upgrade {
 
     fn start(
         &self,
+        server: &Server,
         sockets: &[Socket],
         memory: Option<&InheritedMemory>,
         admin: &[BorrowedFd<'_>],
@@ -153,6 +154,9 @@ impl Upgrade {
         let descriptors: Vec<_> =
             descriptors.chain(self.datagrams.iter().map(AsFd::as_fd)).collect();
         let (channel, theirs) = Channel::open(&descriptors, memory, admin, &listeners)?;
+        if let Some(list) = server.discovery.as_ref().and_then(|discovery| discovery.list()) {
+            channel.hand_cluster(list.body())?;
+        }
         let mut command = self.program.command()?;
         for variable in activation::VARIABLES {
             command.env_remove(variable);

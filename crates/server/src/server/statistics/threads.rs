@@ -23,6 +23,8 @@ pub(crate) enum Thread {
     Near(usize),
     /// The thread that reads watched files again.
     Watched,
+    /// The thread that resolves the name of `--cluster-dns`.
+    Names,
     /// A thread that waits for the disk, counted from 0.
     Disk(usize),
 }
@@ -38,6 +40,7 @@ pub(super) struct ThreadCounters {
     listener: Arc<Counters>,
     near: Vec<Arc<Counters>>,
     watched: Arc<Counters>,
+    names: Arc<Counters>,
     disk: Vec<Arc<Counters>>,
 }
 
@@ -53,6 +56,7 @@ impl ThreadCounters {
             listener: Arc::default(),
             near: counters(origin_count),
             watched: Arc::default(),
+            names: Arc::default(),
             disk: counters(disk_threads),
         }
     }
@@ -68,15 +72,16 @@ impl ThreadCounters {
             Thread::Listener => &self.listener,
             Thread::Near(number) => &self.near[number],
             Thread::Watched => &self.watched,
+            Thread::Names => &self.names,
             Thread::Disk(number) => &self.disk[number],
         }
     }
 
     /// Adds the value of a counter in all threads to `value`.
     pub(super) fn add(&self, counter: Counter, value: u64) -> u64 {
-        let Self { workers, watchers, crawler, admin, opening, listener, near, watched, disk } =
-            self;
-        let singles = [watchers, crawler, admin, opening, listener, watched];
+        let Self { workers, watchers, crawler, admin, opening, listener, near, watched, .. } = self;
+        let Self { names, disk, .. } = self;
+        let singles = [watchers, crawler, admin, opening, listener, watched, names];
         let threads = iter::empty().chain(workers).chain(singles).chain(near).chain(disk);
         threads.map(|counters| counters.read(counter)).fold(value, u64::wrapping_add)
     }
@@ -100,6 +105,7 @@ mod tests {
             Thread::Near(0),
             Thread::Near(1),
             Thread::Watched,
+            Thread::Names,
             Thread::Disk(0),
             Thread::Disk(1),
         ];

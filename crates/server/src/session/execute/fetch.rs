@@ -15,6 +15,7 @@ use larder_stats::{ClassCounter, Counter};
 
 use crate::observe::classes::ItemSize;
 
+use super::cluster::may_be_key;
 use super::store::change_error;
 use super::{Call, CommandResult, Executor, READ_ATTEMPTS_MAX};
 
@@ -54,6 +55,11 @@ impl Executor {
         call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> CommandResult {
+        if may_be_key(fetch.key)
+            && let Some(response) = self.read_cluster(&Command::Fetch(*fetch), call.frame, out)
+        {
+            return response.into();
+        }
         let start = out.len();
         let mut settled = EarlierAttempts { token_holder: TokenHolder::NoPeer, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {

@@ -3,6 +3,7 @@
 
 mod admin;
 mod change;
+mod cluster;
 pub(crate) mod copy;
 pub(crate) mod direct;
 pub(crate) mod disk_threads;
@@ -307,6 +308,7 @@ impl Executor {
             Command::FlushAll { exptime } => self.flush_all(exptime, call),
             Command::DeletePrefix { prefix, base64 } => self.delete_prefix(prefix, base64, out),
             Command::Version => Response::Version,
+            Command::Config { name } => self.config(name, frame, out),
             Command::Verbosity { level } => {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
                 Response::Ok
@@ -350,6 +352,11 @@ impl Executor {
 
     #[inline]
     fn get(&self, key: &[u8], with_cas: bool, call: Call<'_>, out: &mut Vec<u8>) -> CommandResult {
+        if cluster::may_be_key(key)
+            && let Some(response) = self.get_cluster(key, with_cas, call, out)
+        {
+            return response.into();
+        }
         let sought = KeyRead { key, with_cas, hits: ClassCounter::GetHits };
         let Poll::Ready(appended) = self.read(sought, PromotionPolicy::IfReused, call, out) else {
             return CommandResult::Pending;
@@ -384,6 +391,11 @@ impl Executor {
         call: Call<'_>,
         out: &mut Vec<u8>,
     ) -> CommandResult {
+        if cluster::may_be_key(key)
+            && let Some(response) = self.get_cluster(key, with_cas, call, out)
+        {
+            return response.into();
+        }
         let start = out.len();
         let sought = KeyRead { key, with_cas, hits: ClassCounter::TouchHits };
         // The touch needs the item in memory.

@@ -31,6 +31,9 @@ impl Session {
         near: &Near,
         is_sampled: bool,
     ) -> Step {
+        if batch.executor.reads_cluster(parsed.command) {
+            return self.run_permitted(batch, parsed, is_sampled);
+        }
         let flushes = batch.executor.server().options.flush_all;
         match Way::of(parsed.command, parsed.frame) {
             Way::Local => self.run_permitted(batch, parsed, is_sampled),

@@ -69,6 +69,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::AdminListen => ["[::1]:3,role=read;*:0", "/s,mode=660"],
         Kind::Readers => ["same-uid", "group:www"],
         Kind::Origins => ["[::1]:3", "/s,a:1:2"],
+        Kind::ClusterName => ["cluster.internal", "a:1"],
         Kind::FileSize => ["/f:1g", "a b:40M"],
         Kind::Durability => ["sync", "interval=7"],
         Kind::Duration => ["10ms", "1s"],
