@@ -250,14 +250,8 @@ impl Options {
 
     pub(crate) fn new(values: Values) -> Self {
         let udp_port = port(&values, Id::UdpPort);
-        let is_port_given =
-            values.given(Id::Port).is_some_and(|given| given.origin != Origin::Default);
         Self {
-            // Like in memcached, the port of `-U` also applies to TCP if `-p` is not given.
-            port: match udp_port {
-                Some(_) if !is_port_given => udp_port,
-                _ => port(&values, Id::Port),
-            },
+            port: tcp_port(&values, udp_port),
             udp_port,
             tls: Tls::new(&values),
             buffer_bytes_max: values.unsigned::<u64>(Id::ReadBufMemLimit) << 20,
@@ -321,6 +315,16 @@ impl Options {
             tuning: Tuning::new(&values),
             accepted: IgnoredOptions(values),
         }
+    }
+}
+
+/// Returns the port of TCP. Like in memcached, the port of `-U` also applies to TCP if `-p` is not
+/// given.
+fn tcp_port(values: &Values, udp_port: Option<u16>) -> Option<u16> {
+    let is_given = values.given(Id::Port).is_some_and(|given| given.origin != Origin::Default);
+    match udp_port {
+        Some(_) if !is_given => udp_port,
+        _ => port(values, Id::Port),
     }
 }
 

@@ -161,6 +161,7 @@ fn commands_without_a_key_are_read_as_they_were_written() {
         Command::Admin(Admin::Detail(Some(Detail::Count(true)))),
         Command::NoOp,
         Command::Version,
+        Command::Config { name: b"cluster" },
         Command::Quit,
         Command::FlushAll { exptime: 0 },
         Command::FlushAll { exptime: 60 },

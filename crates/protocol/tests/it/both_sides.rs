@@ -124,6 +124,7 @@ proptest! {
 fn commands_without_a_key_are_read_as_they_were_written() {
     for command in [
         Command::Version,
+        Command::Config { name: b"cluster" },
         Command::Quit,
         Command::Verbosity { level: 2 },
         Command::MemoryLimit { mebibytes: 64 },

@@ -64,11 +64,10 @@ impl Nodes {
         }
         let (mut seen, mut text) = (HashSet::new(), String::new());
         for node in nodes {
-            let names = [Some(node.host.to_ascii_lowercase()), node.ip.map(|ip| ip.to_string())];
-            let [host, ip] = names.map(|name| name.map(|name| (name, node.port)));
-            let ip = ip.filter(|ip| Some(ip) != host.as_ref());
-            let is_new =
-                host.into_iter().chain(ip).fold(true, |is_new, name| seen.insert(name) && is_new);
+            let host = (node.host.to_ascii_lowercase(), node.port);
+            let ip = node.ip.map(|ip| (ip.to_string(), node.port)).filter(|ip| *ip != host);
+            // Both are inserted, because `&` has no shortcut.
+            let is_new = seen.insert(host) & ip.is_none_or(|ip| seen.insert(ip));
             if !is_new {
                 return Err(NodesError::Twice(node.to_string()));
             }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_options::{ClusterName, Discovery as Source};
+use larder_options::{ClusterName, Discovery as Source, Options};
 
 use crate::clock::monotonic_us;
 pub(crate) use list::List;
@@ -42,21 +42,23 @@ pub struct DiscoveryError {
 }
 
 impl Discovery {
-    /// Reads the file. A name is resolved later, because the name server may not respond.
+    /// Reads the file. A name is resolved later, because the name server may not respond. Returns
+    /// `None` if the options name no source.
     ///
     /// # Errors
     /// Fails if the file cannot be used.
-    pub(crate) fn open(source: Source) -> Result<Self, DiscoveryError> {
+    pub(crate) fn of(options: &Options) -> Result<Option<Arc<Self>>, DiscoveryError> {
+        let Some(source) = options.discovery.clone() else { return Ok(None) };
         let list = match &source {
             Source::File(path) => Some(Arc::new(first(path)?)),
             Source::Name(_) => None,
         };
-        Ok(Self {
+        Ok(Some(Arc::new(Self {
             source,
             list: Mutex::new(list),
             is_failing: AtomicBool::new(false),
             resolving_since_us: AtomicI64::new(0),
-        })
+        })))
     }
 
     /// Continues with the list of the predecessor of an upgrade.

@@ -73,10 +73,10 @@ impl Thread {
     fn run(&self, is_over: &Receiver<()>) {
         priority::lower();
         let Some(name) = self.discovery.name() else { return };
-        let mut was_failing = false;
+        let (mut was_failing, mut family) = (false, Family::Unknown);
         loop {
             self.discovery.resolving_since_us.store(monotonic_us().max(1), Relaxed);
-            let resolved = resolve(name);
+            let resolved = resolve(name, &mut family);
             self.discovery.resolving_since_us.store(0, Relaxed);
             if is_over.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
                 return;
@@ -127,28 +127,53 @@ fn consequence(discovery: &Discovery) -> &'static str {
     }
 }
 
+/// The family of the addresses in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Unknown,
+    Ipv4,
+    Ipv6,
+}
+
 /// Resolves the name.
 ///
 /// # Errors
 /// Returns why there is no list.
-fn resolve(name: &ClusterName) -> Result<Nodes, String> {
+fn resolve(name: &ClusterName, family: &mut Family) -> Result<Nodes, String> {
     let found = (name.host.as_str(), name.port).to_socket_addrs();
     let found = found.map_err(|error| format!("cannot resolve the name: {error}"))?;
-    nodes(found.map(|address| address.ip()), name.port)
+    nodes(found.map(|address| address.ip()), name.port, family)
 }
 
 /// Returns the list of these addresses, in their order, without repetitions. If a server has
 /// addresses of both families, then only the IPv4 address is in the list, because clients would
 /// take the two for different servers.
-fn nodes(addresses: impl Iterator<Item = IpAddr>, port: u16) -> Result<Nodes, String> {
+///
+/// # Errors
+/// Returns why there is no list. A name whose IPv4 addresses are missing is such a case: the
+/// resolver hides that only the question for them has failed.
+fn nodes(
+    addresses: impl Iterator<Item = IpAddr>,
+    port: u16,
+    family: &mut Family,
+) -> Result<Nodes, String> {
     let mut addresses: Vec<_> = addresses.collect();
-    if addresses.iter().any(IpAddr::is_ipv4) {
-        addresses.retain(IpAddr::is_ipv4);
+    let found = match addresses.iter().any(IpAddr::is_ipv4) {
+        true => Family::Ipv4,
+        false => Family::Ipv6,
+    };
+    if *family == Family::Ipv4 && found == Family::Ipv6 && !addresses.is_empty() {
+        return Err("the name has no IPv4 addresses any more, only IPv6; restart larderd if the \
+                    servers have moved"
+            .to_owned());
     }
+    addresses.retain(|address| address.is_ipv4() == (found == Family::Ipv4));
     addresses.sort_unstable();
     addresses.dedup();
-    let nodes: Vec<_> = addresses.into_iter().map(|ip| Node::of(ip, port)).collect();
-    Nodes::of(&nodes).map_err(|error| error.to_string())
+    let servers: Vec<_> = addresses.into_iter().map(|ip| Node::of(ip, port)).collect();
+    let nodes = Nodes::of(&servers).map_err(|error| error.to_string())?;
+    *family = found;
+    Ok(nodes)
 }
 
 /// Returns the Unix time in milliseconds.
@@ -169,19 +194,23 @@ mod tests {
     use super::*;
     use crate::discovery::List;
 
-    fn body(addresses: &[&str]) -> Result<String, String> {
+    fn body(addresses: &[&str], family: &mut Family) -> Result<String, String> {
         let addresses = addresses.iter().map(|address| address.parse().unwrap());
-        let list = List::first(nodes(addresses, 11211)?, Stamp::Time(1));
+        let list = List::first(nodes(addresses, 11211, family)?, Stamp::Time(1));
         Ok(String::from_utf8(list.body().to_vec()).unwrap())
     }
 
     #[test]
     fn addresses_are_sorted_and_of_one_family() {
+        let mut family = Family::Unknown;
+        let expected = "1\nfd00::1|fd00::1|11211 fd00::2|fd00::2|11211\n";
+        assert_eq!(body(&["fd00::2", "fd00::1"], &mut family).as_deref(), Ok(expected));
         let expected = "1\n10.0.0.2|10.0.0.2|11211 10.0.0.10|10.0.0.10|11211\n";
         let found = ["10.0.0.10", "fd00::1", "10.0.0.2", "10.0.0.10"];
-        assert_eq!(body(&found).as_deref(), Ok(expected));
-        let expected = "1\nfd00::1|fd00::1|11211 fd00::2|fd00::2|11211\n";
-        assert_eq!(body(&["fd00::2", "fd00::1"]).as_deref(), Ok(expected));
-        assert_eq!(body(&[]), Err("it names no server".to_owned()));
+        assert_eq!(body(&found, &mut family).as_deref(), Ok(expected));
+        assert_eq!(body(&[], &mut family), Err("it names no server".to_owned()));
+        let lost = body(&["fd00::1"], &mut family).unwrap_err();
+        assert!(lost.starts_with("the name has no IPv4 addresses any more"), "{lost}");
+        assert_eq!(body(&found, &mut family).as_deref(), Ok(expected));
     }
 }

@@ -107,8 +107,7 @@ fn start(
     let handed_over = predecessor.as_ref().map(|predecessor| (predecessor, memory));
     let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
     overdue.note_open(&cache);
-    let mut server = with_cache(options, cache, predecessor.as_ref())?;
-    inherit_cluster(&server, cluster.as_deref())?;
+    let mut server = with_cache(options, cache, predecessor.as_ref(), cluster.as_deref())?;
     server.access.certificates = ground.certificates;
     server.memory = memory_control;
     server.connections.count_max = ground.connection_count_max;
@@ -120,8 +119,6 @@ fn start(
     // From here on the main thread never waits for the disk.
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
     let disk_threads = DiskThreads::start(&server).map_err(no_thread)?;
-    let names = server.counters(Thread::Names);
-    let resolver = Resolver::start(server.discovery.as_ref(), names).map_err(no_thread)?;
     let _near = NearThreads::start(server.near.as_ref()).map_err(no_thread)?;
     let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
@@ -146,7 +143,7 @@ fn start(
     }
     // Before the restriction, because it forbids to change files.
     changes.apply();
-    let watcher = watch_files(&server, &http, supervisor).map_err(no_thread)?;
+    let (watcher, resolver) = watch(&server, &http, supervisor).map_err(no_thread)?;
     restrict(options)?;
     match ground.detached {
         Some(detached) => detached.notify_ready(options)?,
@@ -165,8 +162,7 @@ fn start(
     let upgrade = Upgrade::new(program, datagrams, is_given);
     let listener = Listener::new(&server, sockets, inboxes.clone());
     let mut main_loop = MainLoop::new(&server, supervisor, listener, http, ground.signals, upgrade);
-    main_loop.watcher = watcher;
-    main_loop.resolver = resolver;
+    (main_loop.watcher, main_loop.resolver) = (watcher, resolver);
     main_loop.watch_memory(memory_watch);
     main_loop.obey(asked);
     serve(main_loop, workers, &inboxes, &overdue)
@@ -272,20 +268,18 @@ fn with_cache(
     options: Options,
     cache: Cache,
     predecessor: Option<&Predecessor>,
+    cluster: Option<&str>,
 ) -> Result<Server, Failure> {
     let credentials = credentials(&options)?;
     let server = Server::with(options, credentials, cache);
     let server = server.map_err(|error| Failure::new(error.exit_code(), error))?;
+    if let (Some(discovery), Some(cluster)) = (&server.discovery, cluster) {
+        discovery.inherit(cluster).map_err(|error| Failure::new(EXIT_USAGE, error))?;
+    }
     if let Some(pid) = predecessor.and_then(|predecessor| predecessor.pid) {
         server.succession.await_end_of(pid);
     }
     Ok(server)
-}
-
-/// Continues with the servers of the cluster that the predecessor knew.
-fn inherit_cluster(server: &Server, cluster: Option<&str>) -> Result<(), Failure> {
-    let (Some(discovery), Some(cluster)) = (&server.discovery, cluster) else { return Ok(()) };
-    discovery.inherit(cluster).map_err(|error| Failure::new(EXIT_USAGE, error))
 }
 
 pub(super) fn credentials(options: &Options) -> Result<Option<Credentials>, Failure> {
@@ -298,20 +292,24 @@ pub(super) fn make_absolute(options: &mut Options) -> Result<(), Failure> {
     absolute.map_err(|error| os_failure("find the directory of a relative path", &error))
 }
 
-/// Starts the thread that reads files again, if there are any.
-fn watch_files(
+/// Starts the thread that reads files again, and the one that resolves a name again, if there are
+/// any.
+fn watch(
     server: &Arc<Server>,
     http: &Http,
     supervisor: &Supervisor,
-) -> io::Result<Option<Watcher>> {
+) -> io::Result<(Option<Watcher>, Option<Resolver>)> {
+    let names = server.counters(Thread::Names);
+    let resolver = Resolver::start(server.discovery.as_ref(), names)?;
     let mut files = server.reloaded();
     files.extend(http.reloaded_tokens());
     if files.is_empty() {
-        return Ok(None);
+        return Ok((None, resolver));
     }
     let supervisor = supervisor.try_clone()?;
     let requests = Arc::clone(&server.access.refreshes);
-    Watcher::start(files, requests, move || supervisor.notify_ready()).map(Some)
+    let watcher = Watcher::start(files, requests, move || supervisor.notify_ready())?;
+    Ok((Some(watcher), resolver))
 }
 
 /// Installs the filter of system calls, with `-o drop_privileges`.

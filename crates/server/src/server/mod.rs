@@ -103,7 +103,6 @@ impl Server {
         let near = Near::new(&options, &cache, &log, &succession, |origin| {
             statistics.counters(Thread::Near(origin))
         })?;
-        let discovery = options.discovery.clone().map(Discovery::open).transpose()?.map(Arc::new);
         let watchers = Arc::new(Watchers::new(
             Arc::clone(&log),
             Arc::clone(statistics.counters(Thread::Watchers)),
@@ -161,9 +160,9 @@ impl Server {
             upkeep: Upkeep { crawler, prefix_removals, censuses },
             life: Life::new(cache.now(), warp, options.worker_count, stop),
             cache,
+            discovery: Discovery::of(&options)?,
             options,
             near,
-            discovery,
         })
     }
 

@@ -1,7 +1,5 @@
 //! The rows of the table of statistics with the values of this server.
 
-use std::sync::Arc;
-
 use larder::Report;
 use larder_item::Epoch;
 use larder_options::{LARDER_COMMIT, LARDER_VERSION};
@@ -12,7 +10,7 @@ use nix::sys::time::TimeVal;
 
 use super::by_class::ByClass;
 use super::shown::is_shown;
-use crate::discovery::List;
+use crate::discovery::Discovery;
 use crate::observe::census::Census;
 use crate::observe::classes::PAGE_BYTES;
 use crate::server::{self, Server};
@@ -101,11 +99,9 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::NearFresh => server.near.as_ref().map_or(0, |near| near.fresh_count() as u64),
         Gauge::NearListedBytes => server.near.as_ref().map_or(0, |near| near.listed_bytes() as u64),
         Gauge::NearListedBytesMax => options.listed_bytes(),
-        Gauge::ClusterNodes => cluster_list(server).map_or(0, |list| list.count() as u64),
-        Gauge::ClusterVersion => cluster_list(server).map_or(0, |list| list.version()),
-        Gauge::ClusterStale => {
-            u64::from(server.discovery.as_ref().is_some_and(|discovery| discovery.is_stale()))
-        }
+        Gauge::ClusterNodes => of_cluster(server, |of| of.list().map_or(0, |of| of.count() as u64)),
+        Gauge::ClusterVersion => of_cluster(server, |of| of.list().map_or(0, |of| of.version())),
+        Gauge::ClusterStale => of_cluster(server, |of| u64::from(of.is_stale())),
         Gauge::Followers => server.followers.count() as u64,
         Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
         Gauge::OutputBudgetUsedBytes => server.connections.budget.held_bytes(),
@@ -159,9 +155,9 @@ fn usage() -> (String, String) {
 /// Slots per group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
 
-/// Returns the list of servers that clients discover.
-fn cluster_list(server: &Server) -> Option<Arc<List>> {
-    server.discovery.as_ref()?.list()
+/// Returns a number of the servers that clients discover; 0 if clients cannot discover servers.
+fn of_cluster(server: &Server, number: impl FnOnce(&Discovery) -> u64) -> u64 {
+    server.discovery.as_ref().map_or(0, |discovery| number(discovery))
 }
 
 /// Returns the number of origins of a near cache that are in this state.

@@ -16,6 +16,7 @@ mod clock;
 mod daemon;
 mod dice;
 mod differential;
+mod discovery;
 mod disk_cache;
 mod disk_damage;
 mod disk_faults;

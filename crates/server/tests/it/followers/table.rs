@@ -63,6 +63,7 @@ fn row(command: &Command<'_>) -> Row {
         Command::FlushAll { .. } => ("flush_all", Told::Everything, Dropped::Everything),
         Command::DeletePrefix { .. } => ("delete_prefix", Told::EachItem, Dropped::Everything),
         Command::NoOp => local("noop"),
+        Command::Config { .. } => local("config"),
         Command::Version => local("version"),
         Command::Verbosity { .. } => local("verbosity"),
         Command::Stats(_) => local("stats"),
