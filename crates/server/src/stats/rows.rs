@@ -11,6 +11,7 @@ use nix::sys::time::TimeVal;
 use super::by_class::ByClass;
 use super::shown::is_shown;
 use crate::discovery::Discovery;
+use crate::near::Near;
 use crate::observe::census::Census;
 use crate::observe::classes::PAGE_BYTES;
 use crate::server::{self, Server};
@@ -88,16 +89,14 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::NearState => {
             return server.near.as_ref().map_or("", |near| near.state_name()).to_owned();
         }
-        Gauge::NearOrigins => server.near.as_ref().map_or(0, |near| near.origins().len() as u64),
+        Gauge::NearOrigins => of_near(server, |near| near.origins().len() as u64),
         Gauge::NearOriginsUnreachable => origins_in(server, "unreachable"),
         Gauge::NearOriginsPassing => origins_in(server, "passes"),
-        Gauge::NearOriginsLate => server.near.as_ref().map_or(0, |near| near.late_count() as u64),
+        Gauge::NearOriginsLate => of_near(server, |near| near.late_count() as u64),
         Gauge::NearOriginsTimed => origins_in(server, "timed"),
-        Gauge::NearStaleMaxMs => {
-            server.near.as_ref().map_or(0, |near| near.stale_max().as_millis() as u64)
-        }
-        Gauge::NearFresh => server.near.as_ref().map_or(0, |near| near.fresh_count() as u64),
-        Gauge::NearListedBytes => server.near.as_ref().map_or(0, |near| near.listed_bytes() as u64),
+        Gauge::NearStaleMaxMs => of_near(server, |near| near.stale_max().as_millis() as u64),
+        Gauge::NearFresh => of_near(server, |near| near.fresh_count() as u64),
+        Gauge::NearListedBytes => of_near(server, |near| near.listed_bytes() as u64),
         Gauge::NearListedBytesMax => options.listed_bytes(),
         Gauge::ClusterNodes => of_cluster(server, |of| of.list().map_or(0, |of| of.count() as u64)),
         Gauge::ClusterVersion => of_cluster(server, |of| of.list().map_or(0, |of| of.version())),
@@ -154,6 +153,11 @@ fn usage() -> (String, String) {
 
 /// Slots per group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
+
+/// Returns a number of a near cache; 0 if this server owns its items.
+fn of_near(server: &Server, number: impl FnOnce(&Near) -> u64) -> u64 {
+    server.near.as_ref().map_or(0, |near| number(near))
+}
 
 /// Returns a number of the servers that clients discover; 0 if clients cannot discover servers.
 fn of_cluster(server: &Server, number: impl FnOnce(&Discovery) -> u64) -> u64 {
