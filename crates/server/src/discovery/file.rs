@@ -37,7 +37,7 @@ pub(super) fn read(path: &Path) -> Result<(Nodes, Stamp), String> {
     }
     let (nodes, version) = parse(&bytes)?;
     // After the file was read, so that a change since then gets a higher version.
-    let stamp = version.map_or_else(|| Stamp::Time(watched::changed_ms(path)), Stamp::Given);
+    let stamp = version.map_or_else(|| Stamp::Time(watched::changed_secs(path)), Stamp::Given);
     Ok((nodes, stamp))
 }
 

@@ -83,7 +83,8 @@ impl Nodes {
 pub(super) enum Stamp {
     /// The file states the version.
     Given(u64),
-    /// The Unix time of the change, in milliseconds.
+    /// The Unix time of the change, in seconds. xmemcached reads versions of 31 bits, which fit
+    /// until 2038.
     Time(u64),
 }
 
@@ -131,8 +132,8 @@ impl List {
             Stamp::Given(given) if given <= current => return Err(OldVersion { given, current }),
             Stamp::Given(given) => given,
             Stamp::Time(_) if is_same => return Ok(None),
-            // The clock may have been set back.
-            Stamp::Time(ms) => ms.max(current + 1).min(VERSION_MAX),
+            // There may be several changes in a second, and the clock may have been set back.
+            Stamp::Time(secs) => secs.max(current + 1).min(VERSION_MAX),
         };
         Ok(Some(Self::new(nodes, version, stamp)))
     }

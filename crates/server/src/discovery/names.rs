@@ -92,7 +92,8 @@ impl Thread {
     /// Puts the outcome of an attempt into effect. Logs the first failure of several. Returns true
     /// if the attempt failed.
     fn take(&self, name: &ClusterName, resolved: Result<Nodes, String>, was_failing: bool) -> bool {
-        let adopted = resolved.and_then(|nodes| self.discovery.adopt(nodes, Stamp::Time(now_ms())));
+        let adopted =
+            resolved.and_then(|nodes| self.discovery.adopt(nodes, Stamp::Time(now_secs())));
         match adopted {
             Ok(list) => {
                 if was_failing {
@@ -176,10 +177,9 @@ fn nodes(
     Ok(nodes)
 }
 
-/// Returns the Unix time in milliseconds.
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+/// Returns the Unix time in seconds.
+fn now_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The time between two attempts. The system's resolver does not return the time to live of its

@@ -25,7 +25,7 @@ use crate::log;
 use crate::priority;
 use crate::waker::Waker;
 use events::Events;
-pub(crate) use places::changed_ms;
+pub(crate) use places::changed_secs;
 use requests::RefreshRequests;
 use thread::Thread;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -21,16 +21,15 @@ pub(super) fn places<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Places
     places
 }
 
-/// Returns the Unix time in milliseconds at which an absolute path began to lead to its current
-/// file and the file got its current contents. Programs cannot set this time, unlike the time of
-/// the last modification, so it is not earlier for a file that replaces another one. 0 if the path
-/// leads nowhere.
-pub(crate) fn changed_ms(path: &Path) -> u64 {
+/// Returns the Unix time in seconds at which an absolute path began to lead to its current file and
+/// the file got its current contents. Programs cannot set this time, unlike the time of the last
+/// modification, so it is not earlier for a file that replaces another one. 0 if the path leads
+/// nowhere.
+pub(crate) fn changed_secs(path: &Path) -> u64 {
     let places = places([&path.to_owned()]);
     let paths = places.iter().flat_map(|(at, names)| names.iter().map(|name| at.join(name)));
-    let changed = paths.filter_map(|path| fs::symlink_metadata(path).ok());
-    let ms = |of: Metadata| of.ctime().saturating_mul(1000) + of.ctime_nsec() / 1_000_000;
-    changed.map(ms).max().and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0)
+    let changed = paths.filter_map(|path| fs::symlink_metadata(path).ok()).map(|of| of.ctime());
+    changed.max().and_then(|secs| u64::try_from(secs).ok()).unwrap_or(0)
 }
 
 fn add(path: &Path, places: &mut Places) {
