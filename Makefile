@@ -5,7 +5,7 @@ BUILT := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 LARDERD := $(BUILT)/larderd
 LARDER := $(BUILT)/larder
 # The client suites that run for every change. .ci/verify.mk has the others.
-SUITES := memccapable libmemcached pymemcache python_memcached gomemcache users trace
+SUITES := memccapable libmemcached pymemcache python_memcached gomemcache users discovery trace
 MEMCACHED_SUITE := conformance/memcached/suite.py
 # The newest memcached, for comparison in the benches. `rm -r target/memcached-new` forces a new
 # build.

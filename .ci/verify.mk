@@ -2,7 +2,7 @@
 
 # Client suites that take minutes or need many packages.
 LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached users_php \
-	dalli spymemcached libmemcached_tests nutcracker page bigcache_http
+	dalli spymemcached discovery_java libmemcached_tests nutcracker page bigcache_http
 FUZZ_SECS ?= 300
 STORM_SECS ?= 600
 NEAR_SECS ?= 600
