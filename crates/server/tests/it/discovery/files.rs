@@ -102,7 +102,7 @@ fn clients_receive_a_changed_file_with_a_higher_version() -> Result<()> {
     Ok(())
 }
 
-/// Kubernetes mounts a ConfigMap behind a link that it replaces. Restored files have old times.
+/// Kubernetes mounts a ConfigMap through a link that it replaces. Restored files have old times.
 #[test]
 fn a_link_to_an_older_file_has_a_higher_version_also_after_a_restart() -> Result<()> {
     let scene = Scene::start()?;

@@ -85,7 +85,7 @@ impl NameServer {
     /// machine does not allow mount namespaces.
     pub(super) fn larderd(&self, folder: &Path) -> Result<Option<PathBuf>> {
         let (resolver, switch) = (folder.join("resolv.conf"), folder.join("nsswitch.conf"));
-        // Without a response the resolver gives up after 12 seconds.
+        // Without a response the resolver fails after 12 seconds.
         let waits = "options timeout:12 attempts:1";
         fs::write(&resolver, format!("nameserver {}\n{waits}\n", self.address))?;
         fs::write(&switch, "hosts: files dns\n")?;
