@@ -278,7 +278,7 @@ pub enum ServerError {
     /// The origin of a near cache has not answered in time, or the connection was lost. The command
     /// may have been executed.
     OriginSilent,
-    /// The server does not know the servers of its cluster yet.
+    /// The server has no list of the servers of its cluster yet.
     NoServerList,
     /// The user sends more requests per second than its rate allows.
     RateLimit,

@@ -38,6 +38,7 @@ const EXTENSIONS: &[&str] = &[
     "router",
     "rs",
     "s",
+    "servers",
     "service",
     "sh",
     "socket",
