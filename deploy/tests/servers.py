@@ -97,6 +97,13 @@ def weights():
     return ["--origin-weights", str(SCRATCH / "weights")]
 
 
+def cluster(name):
+    """Returns the option for a file of servers with this name."""
+    path = SCRATCH / name
+    path.write_text("127.0.0.1:11211\n")
+    return ["--cluster-file", str(path)]
+
+
 class Larderd:
     """A larderd with an admin listener. Both ports stay the same over restarts."""
 

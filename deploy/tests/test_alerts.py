@@ -17,6 +17,7 @@ from servers import (
     SCRATCH,
     Larderd,
     Prometheus,
+    cluster,
     disk,
     origins,
     stop,
@@ -236,6 +237,10 @@ def write_wrong_weights(near):
     (SCRATCH / "weights").write_text(f"no-origin:11211 {1 + int(near.age())}\n")
 
 
+def tear_the_list(_):
+    (SCRATCH / "torn").write_text("127.0.0.1:")
+
+
 def change_while_a_near_cache_hangs(origin):
     """Changes more items than the origin can report to a near cache that reads nothing. A unix
     socket has a small buffer."""
@@ -285,6 +290,7 @@ PROVOCATIONS = {
         hang_writes_of_a_cache,
     ),
     "LarderDiskUnreadable": (["-m", "4", *disk("LarderDiskUnreadable", "store")], damage_the_disk),
+    "LarderServersStale": (cluster("torn"), tear_the_list),
     "LarderFollowersSlow": (
         ["--followers", "1", "-l", f"unix:{FOLLOWED}"],
         change_while_a_near_cache_hangs,
