@@ -15,10 +15,12 @@
 //! | `disk.rs` | a disk tier that is full, failed, slow, damaged, or does not fit its options |
 //! | `near.rs` | a near cache whose origin is gone or silent, or whose copies are of little use |
 //! | `followers.rs` | near caches that an origin serves badly |
+//! | `discovery.rs` | a list of servers for clients that cannot be renewed |
 //! | `memory_file.rs` | the state of a memory file |
 
 mod buffers;
 mod connections;
+mod discovery;
 mod disk;
 mod event_loop;
 mod facts;
@@ -102,6 +104,7 @@ const RULES: &[&[Rule]] = &[
     disk::RULES,
     near::RULES,
     followers::RULES,
+    discovery::RULES,
 ];
 
 /// The names of all findings, for `--ignore`.
@@ -141,6 +144,7 @@ const NAMES: &[&str] = &[
     "followers-slow",
     "followers-many",
     "followers-unnoted",
+    "servers-stale",
     "file-old",
     "file-killed",
 ];

@@ -150,6 +150,21 @@ fn one_of_several_origins_that_is_gone_and_a_bad_file_of_weights_are_found() {
 }
 
 #[test]
+fn a_list_of_servers_that_cannot_be_read_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("servers");
+    std::fs::write(&path, "localhost:1\n").unwrap();
+    let option = format!("--cluster-file={}", path.display());
+    let fixture = Fixture::start_on(Transport::Unix, &["-m", "64", &option]);
+    let healthy = examine_server(&fixture.address(), OF_TESTS);
+    assert!(healthy.stdout.starts_with(b"nothing"), "{healthy:?}");
+    std::fs::write(&path, "localhost:").unwrap();
+    fixture.server.signal(Signal::HUP).unwrap();
+    let ran = until_found(|| examine_server(&fixture.address(), OF_TESTS));
+    assert_finds(&ran, "servers-stale", &["an older list, of 1 server", "Correct the file"]);
+}
+
+#[test]
 fn full_lists_of_keys_are_found() {
     let pair = Pair::start(&["-m", "4"]);
     pair.store(16_000, 1);
