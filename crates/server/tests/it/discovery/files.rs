@@ -224,6 +224,7 @@ fn an_upgrade_keeps_the_list_and_its_version() -> Result<()> {
     let scene = upgrade_scene::Scene::tcp(&[&option, "-t", "1"])?;
     let first = list(&scene.first)?;
     // The time of the file changes, its servers do not.
+    await_next_second();
     fs::write(&path, "a.example:1\n")?;
     scene.upgrade()?;
     ensure!(list(&scene.first)? == first, "{}", scene.first.log());
