@@ -196,10 +196,16 @@ fn users(state: &mut State, findings: &mut Findings) {
 }
 
 fn cluster(state: &mut State, findings: &mut Findings) {
-    let Some(Discovery::File(path)) = &state.options.discovery else { return };
-    let read = discovery::first(path).map_err(|error| Failure::new(EXIT_USAGE, error));
-    if let Some(list) = findings.take(read) {
-        findings.uses("cluster", format_args!("{}, {list}", path.display()));
+    match &state.options.discovery {
+        Some(Discovery::File(path)) => {
+            let read = discovery::first(path).map_err(|error| Failure::new(EXIT_USAGE, error));
+            if let Some(list) = findings.take(read) {
+                findings.uses("cluster", format_args!("{}, {list}", path.display()));
+            }
+        }
+        // A start does not wait until it is resolved.
+        Some(Discovery::Name(name)) => findings.uses("cluster", name),
+        None => {}
     }
 }
 
