@@ -48,7 +48,8 @@ def discovers(**options):
     check(f"{options}: the servers of the list", ports_of(client) == sorted(PORTS))
     for key in KEYS:
         client.set(key, key.encode(), noreply=False)
-    check(f"{options}: what it stores, it reads", all(client.get(key) == key.encode() for key in KEYS))
+    are_read = all(client.get(key) == key.encode() for key in KEYS)
+    check(f"{options}: what it stores, it reads", are_read)
     check(f"{options}: all servers have items", all(items_of(port) > 0 for port in PORTS))
 
     def has(ports):
