@@ -24,6 +24,7 @@ mod passwd;
 mod ping;
 mod replay;
 mod set;
+mod shadow;
 mod source;
 mod stats;
 mod time_limit;
@@ -64,6 +65,7 @@ enum Larder {
     Kill(admin::kill::Arguments),
     Passwd(passwd::Arguments),
     Replay(replay::Arguments),
+    Shadow(Box<shadow::Arguments>),
     Bench(Box<larder_loadgen::Arguments>),
 }
 
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Larder::Kill(arguments) => admin::kill::run(&arguments),
         Larder::Passwd(arguments) => passwd::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
+        Larder::Shadow(arguments) => shadow::run(&arguments),
         Larder::Bench(arguments) => larder_loadgen::run(&arguments),
     };
     outcome::exit_code(ended)
@@ -106,6 +109,7 @@ Examples:
   larder export --server neighbour - | larder import - --server localhost
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
+  larder shadow --listen 127.0.0.1:11311 --live cache7 --candidate 127.0.0.1:11212
   larder stats --server cache7:11211 --tls --tls-ca authority.pem --user ops
 
 Subcommands that use a server take its address with --server: a host, host:port, [IPv6]:port, or the

@@ -11,7 +11,7 @@
 //! Files in reading order: [`trace`], [`sizes`], [`key`], [`pace`], [`play`], [`library`],
 //! [`server`], [`near`], [`report`], [`amount`].
 
-mod amount;
+pub(crate) mod amount;
 mod key;
 mod library;
 #[cfg(test)]
