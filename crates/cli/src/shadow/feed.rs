@@ -49,6 +49,11 @@ impl Batch {
         self.bytes.len() + self.events.len() * size_of::<Event>()
     }
 
+    /// Returns the number of events.
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
     /// True if the batch has no events.
     pub(crate) fn is_empty(&self) -> bool {
         self.events.is_empty()

@@ -208,7 +208,7 @@ fn compare_all(mut comparer: Comparer, feed: &Feed, every: Duration) -> Result<T
             return comparer.finish(FINISH_WAIT);
         }
         batch.for_each(|connection, kind, bytes| comparer.take(connection, kind, bytes));
-        let has_exchanged = comparer.exchange()?;
+        let has_exchanged = comparer.exchange(Duration::ZERO)?;
         idle_turns = if has_exchanged || !batch.is_empty() { 0 } else { idle_turns + 1 };
         if !every.is_zero() && shown_at.elapsed() >= every {
             shown_at = Instant::now();
@@ -216,7 +216,7 @@ fn compare_all(mut comparer: Comparer, feed: &Feed, every: Duration) -> Result<T
         }
         if idle_turns < IDLE_TURNS {
             // Requests that arrive in this time share a system call.
-            thread::sleep(TURN);
+            thread::sleep(if batch.len() > BUSY_EVENTS { BUSY_TURN } else { TURN });
         }
     }
 }
@@ -311,6 +311,12 @@ const FEED_BYTES_MAX: usize = 16 << 20;
 
 /// The time between two turns of the comparer.
 const TURN: Duration = Duration::from_millis(1);
+
+/// The time between two turns under load: less processor time for each request.
+const BUSY_TURN: Duration = Duration::from_millis(4);
+
+/// The number of events in one turn that is load.
+const BUSY_EVENTS: usize = 100;
 
 /// The number of turns without an event after which the comparer waits longer.
 const IDLE_TURNS: u32 = 20;

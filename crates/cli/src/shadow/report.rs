@@ -15,8 +15,8 @@ pub(crate) struct Report<'a> {
     pub(crate) tally: &'a Tally,
     /// The counts of the forwarder, if there was one.
     pub(crate) live: Option<LiveCounts>,
-    /// Further counts of the source of the requests.
-    pub(crate) more: Vec<(&'static str, u64)>,
+    /// Further facts about the source of the requests.
+    pub(crate) more: Vec<(&'static str, Value)>,
 }
 
 impl Report<'_> {
@@ -68,8 +68,8 @@ impl Report<'_> {
             "gaps": tally.gaps,
             "queued_bytes_max": tally.queued_bytes_max,
         });
-        for (name, count) in &self.more {
-            report[name] = json!(count);
+        for (name, value) in &self.more {
+            report[name] = value.clone();
         }
         if let Some(live) = self.live {
             report["live"]["connections_refused"] = json!(live.refused_by_live);

@@ -246,12 +246,12 @@ impl Comparer {
         context.tally.queued_bytes_max = context.tally.queued_bytes_max.max(held_bytes);
     }
 
-    /// Sends requests to the candidate and receives its responses. Returns true if anything
-    /// happened.
+    /// Sends requests to the candidate and receives its responses, for which it waits up to `wait`.
+    /// Returns true if anything happened.
     ///
     /// # Errors
     /// The kernel does not report events.
-    pub(crate) fn exchange(&mut self) -> Result<bool> {
+    pub(crate) fn exchange(&mut self, wait: Duration) -> Result<bool> {
         let mut connections = std::mem::take(&mut self.unsent);
         connections.sort_unstable();
         connections.dedup();
@@ -265,8 +265,9 @@ impl Comparer {
         });
         self.unsent = connections;
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&context.poller, rustix::buffer::spare_capacity(&mut events), Some(&now)) {
+        let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        let room = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&context.poller, room, Some(&wait)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("epoll"),
         }
@@ -288,7 +289,12 @@ impl Comparer {
         Ok(had_unsent || !events.is_empty())
     }
 
-    /// True if the candidate owes no response.
+    /// True if the candidate owes a response on this connection.
+    pub(crate) fn owes(&self, connection: ConnectionId) -> bool {
+        self.pairs.get(&connection).is_some_and(Pair::is_owed)
+    }
+
+    /// True if no requests are in progress.
     pub(crate) fn is_idle(&self) -> bool {
         !self.pairs.values().any(Pair::is_waiting)
     }
@@ -311,9 +317,7 @@ impl Comparer {
     pub(crate) fn finish(mut self, patience: Duration) -> Result<Tally> {
         let begun = Instant::now();
         while !self.is_idle() && begun.elapsed() < patience {
-            if !self.exchange()? {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            self.exchange(Duration::from_millis(1))?;
         }
         for pair in self.pairs.values_mut() {
             pair.finish(Uncompared::Ended, &mut self.context);

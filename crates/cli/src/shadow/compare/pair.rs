@@ -658,6 +658,12 @@ impl Pair {
         self.accounted_bytes = 0;
     }
 
+    /// True if the candidate owes a response.
+    pub(crate) fn is_owed(&self) -> bool {
+        let mut later = self.pending.iter().skip(self.candidate.next);
+        later.any(|asked| asked.unsent.is_none() && !asked.is_quiet)
+    }
+
     /// True if the connection waits for the candidate.
     pub(crate) fn is_waiting(&self) -> bool {
         self.owes_since.is_some()

@@ -114,7 +114,7 @@ impl Client {
             Ok(socket) => {
                 let token = self.client.token + 1;
                 self.live = Some(Registered { socket, token, interest: None });
-                self.update(shared)
+                self.check_connected(shared)
             }
             Err(error)
                 if error.kind() == io::ErrorKind::WouldBlock
@@ -126,22 +126,37 @@ impl Client {
         }
     }
 
-    /// Moves the bytes that are ready.
+    /// Checks whether the connection to the live server is open now.
     ///
     /// # Errors
-    /// The connection has ended, or the live server does not accept it.
-    pub(super) fn forward(&mut self, shared: &mut Shared<'_>) -> io::Result<()> {
-        let Some(live) = &self.live else { return Ok(()) };
-        if self.is_connecting {
-            if let Some(error) = live.socket.take_error()? {
-                return Err(error);
-            }
-            match live.socket.peer_addr() {
-                Ok(_) => self.is_connecting = false,
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(()),
-                Err(error) => return Err(error),
-            }
+    /// The live server does not accept it.
+    pub(super) fn check_connected(&mut self, shared: &Shared<'_>) -> io::Result<()> {
+        let Some(live) = self.live.as_ref().filter(|_| self.is_connecting) else { return Ok(()) };
+        if let Some(error) = live.socket.take_error()? {
+            return Err(error);
         }
+        match live.socket.peer_addr() {
+            Ok(_) => self.is_connecting = false,
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            Err(error) => return Err(error),
+        }
+        self.update(shared)
+    }
+
+    /// Moves the bytes that are ready after events of one of the sockets.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn forward(
+        &mut self,
+        shared: &mut Shared<'_>,
+        is_of_live: bool,
+        events: EventFlags,
+    ) -> io::Result<()> {
+        if self.is_connecting {
+            return self.check_connected(shared);
+        }
+        let Some(live) = &self.live else { return Ok(()) };
         let (client, live) = (&self.client.socket, &live.socket);
         let (feed, connection) = (shared.feed, self.connection);
         let (has_gap, awaits_answer, has_moved) =
@@ -155,8 +170,14 @@ impl Client {
             }
             *has_gap = !is_copied;
         };
-        self.up.pump(client, live, &mut shared.buffer, |bytes| copy(Kind::Request, bytes))?;
-        self.down.pump(live, client, &mut shared.buffer, |bytes| copy(Kind::Answer, bytes))?;
+        // Other events than these report the end of the connection, which a read also reports.
+        let (reads, writes) = (events != EventFlags::OUT, events.contains(EventFlags::OUT));
+        if if is_of_live { writes } else { reads } {
+            self.up.pump(client, live, &mut shared.buffer, |bytes| copy(Kind::Request, bytes))?;
+        }
+        if if is_of_live { reads } else { writes } {
+            self.down.pump(live, client, &mut shared.buffer, |bytes| copy(Kind::Answer, bytes))?;
+        }
         if self.down.is_broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }

@@ -88,9 +88,8 @@ impl<'a> Forwarder<'a> {
             self.update_listener()?;
             self.wait(&mut events)?;
             for event in &events {
-                let token = event.data.u64();
-                if token != LISTENER {
-                    self.forward((token / 2) as usize);
+                if event.data.u64() != LISTENER {
+                    self.forward(event);
                 }
             }
             if events.iter().any(|event| event.data.u64() == LISTENER) {
@@ -170,8 +169,7 @@ impl<'a> Forwarder<'a> {
         self.shared.feed.push(connection, Kind::Opened, b"");
         match client.connect(&self.shared) {
             Ok(()) if client.wants_connect() => self.retries.push(place),
-            // A connection on this machine is open already.
-            Ok(()) => self.forward(place),
+            Ok(()) => {}
             Err(error) => self.refuse(place, &error),
         }
     }
@@ -190,10 +188,12 @@ impl<'a> Forwarder<'a> {
         }
     }
 
-    fn forward(&mut self, place: usize) {
+    fn forward(&mut self, event: &epoll::Event) {
+        let (token, flags) = (event.data.u64(), event.flags);
+        let (place, is_of_live) = ((token / 2) as usize, token % 2 == 1);
         let Some(client) = self.clients.get_mut(place) else { return };
         let was_open = !client.is_connecting();
-        match client.forward(&mut self.shared) {
+        match client.forward(&mut self.shared, is_of_live, flags) {
             Ok(()) => {}
             Err(error) if !was_open && client.is_connecting() => self.refuse(place, &error),
             Err(_) => self.close(place),
