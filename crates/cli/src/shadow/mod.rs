@@ -208,13 +208,13 @@ fn compare_all(mut comparer: Comparer, feed: &Feed, every: Duration) -> Result<T
             return comparer.finish(FINISH_WAIT);
         }
         batch.for_each(|connection, kind, bytes| comparer.take(connection, kind, bytes));
-        let has_exchanged = comparer.exchange(Duration::ZERO)?;
-        idle_turns = if has_exchanged || !batch.is_empty() { 0 } else { idle_turns + 1 };
+        let is_busy = comparer.exchange(Duration::ZERO)?;
+        idle_turns = if is_busy || !batch.is_empty() { 0 } else { idle_turns + 1 };
         if !every.is_zero() && shown_at.elapsed() >= every {
             shown_at = Instant::now();
             eprintln!("shadow: {}", comparer.tally().progress());
         }
-        if idle_turns < IDLE_TURNS {
+        if idle_turns < IDLE_TURNS && !is_busy {
             // Requests that arrive in this time share a system call.
             thread::sleep(if batch.len() > BUSY_EVENTS { BUSY_TURN } else { TURN });
         }

@@ -75,8 +75,8 @@ kinds! {
         Closed "candidate_closed",
         /// The candidate's connection was given up after a malformed response.
         Abandoned "after_malformed",
-        /// The comparer could not keep up.
-        Overload "comparer_too_slow",
+        /// The comparer could not keep up, or a response has not matched its request.
+        LostTrack "lost_track",
         /// The subcommand does not send such requests to the candidate.
         Withheld "not_sent",
         /// The live server has not answered.

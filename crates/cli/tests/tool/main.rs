@@ -25,6 +25,7 @@ mod regions;
 mod replay;
 mod secured;
 mod servers;
+mod shadow;
 mod top;
 mod transfer;
 

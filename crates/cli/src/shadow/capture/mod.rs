@@ -230,22 +230,22 @@ impl Replay {
             delivered.extend_from_slice(bytes);
         });
         let is_ended = flow.requests.is_ended() && flow.answers.is_ended();
-        if !delivered.is_empty() {
+        let opposite = if is_request { &flow.answers } else { &flow.requests };
+        let is_missing = taken.is_err()
+            || segment.expected.is_some_and(|expected| opposite.lacks(expected))
+            || self.early_bytes + flow.early_bytes() > EARLY_BYTES_MAX;
+        if is_missing {
+            self.counts.missing += 1;
+            self.wait_for_candidate(flow.connection)?;
+            self.comparer.take(flow.connection, Kind::Gap, b"");
+            let (requests, answers) = (Stream::default(), Stream::default());
+            *flow = Flow { connection: flow.connection, requests, answers, is_lost: true };
+        } else if !delivered.is_empty() {
             if is_request {
                 self.wait_for_others(flow.connection)?;
             }
             let kind = if is_request { Kind::Request } else { Kind::Answer };
             self.comparer.take(flow.connection, kind, &delivered);
-        }
-        if taken.is_err() || self.early_bytes + flow.early_bytes() > EARLY_BYTES_MAX {
-            self.counts.missing += 1;
-            self.comparer.take(flow.connection, Kind::Gap, b"");
-            *flow = Flow {
-                connection: flow.connection,
-                requests: Stream::default(),
-                answers: Stream::default(),
-                is_lost: true,
-            };
         }
         Ok(!is_ended)
     }
@@ -261,15 +261,21 @@ impl Replay {
     /// it executes the requests in the order of the capture.
     fn wait_for_others(&mut self, connection: ConnectionId) -> Result<()> {
         let latest = std::mem::replace(&mut self.latest, connection);
-        let begun = Instant::now();
-        while latest != connection
-            && self.comparer.owes(latest)
-            && begun.elapsed() < ORDER_WAIT
-        {
-            self.exchange(POLL)?;
+        if latest != connection {
+            self.wait_for_candidate(latest)?;
         }
+        let begun = Instant::now();
         // The whole capture is there, so that it can wait for a slow candidate.
         while self.comparer.held_bytes() > self.memory_bytes / 8 && begun.elapsed() < MEMORY_WAIT {
+            self.exchange(POLL)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the candidate's responses on a connection.
+    fn wait_for_candidate(&mut self, connection: ConnectionId) -> Result<()> {
+        let begun = Instant::now();
+        while self.comparer.owes(connection) && begun.elapsed() < ORDER_WAIT {
             self.exchange(POLL)?;
         }
         Ok(())

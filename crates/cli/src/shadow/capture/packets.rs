@@ -21,6 +21,8 @@ pub(super) struct Segment<'a> {
     pub(super) to: Endpoint,
     /// The number of the first byte, or of the SYN.
     pub(super) sequence: u32,
+    /// The number of the next byte that the sender expects.
+    pub(super) expected: Option<u32>,
     /// True if it opens the connection.
     pub(super) is_syn: bool,
     /// True if the sender sends no more bytes.
@@ -183,6 +185,7 @@ fn segment(link: Linktype, bytes: &[u8]) -> Result<Sliced<'_>> {
         from: (from, tcp.source_port()),
         to: (to, tcp.destination_port()),
         sequence: tcp.sequence_number(),
+        expected: tcp.ack().then(|| tcp.acknowledgment_number()),
         is_syn: tcp.syn(),
         is_fin: tcp.fin(),
         is_reset: tcp.rst(),

@@ -41,6 +41,15 @@ impl Stream {
         !self.early.is_empty()
     }
 
+    /// True if the receiver has got bytes that the capture lacks. `expected` is the number of the
+    /// next byte that it expects.
+    pub(super) fn lacks(&self, expected: u32) -> bool {
+        let Some(next) = self.next else { return false };
+        let distance = expected.wrapping_sub(next) as i32;
+        // The end of the stream counts as one byte.
+        distance > i32::from(self.is_ended())
+    }
+
     /// Returns the number of bytes that wait for missing ones.
     pub(super) fn early_bytes(&self) -> usize {
         self.early_bytes
@@ -181,6 +190,7 @@ mod tests {
         let (bytes, mut stream) = collected(&[(100, b"ab"), (104, b"ef")], 100);
         assert_eq!((&*bytes, stream.has_hole()), (&b"ab"[..], true));
         let far = vec![0; EARLY_BYTES_MAX];
+        assert!(stream.lacks(104) && !stream.lacks(102) && !stream.lacks(100));
         assert_eq!(stream.take(200, &far, false, |_| {}), Err(Missing));
     }
 }

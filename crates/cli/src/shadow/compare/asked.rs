@@ -340,6 +340,11 @@ impl Asked {
         }
     }
 
+    /// True if a response names the request.
+    pub(crate) fn is_named(&self) -> bool {
+        self.echo.is_some() || self.opaque.is_some()
+    }
+
     /// Returns the responses of a server.
     pub(crate) fn replies(&mut self, server: Server) -> &mut Replies {
         match server {

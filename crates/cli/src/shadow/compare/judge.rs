@@ -136,7 +136,7 @@ impl Context {
         }
         if asked.unsent.is_none() && !asked.live.is_done {
             asked.unsent = Some(Uncompared::Unanswered);
-            self.end_in_flight(&asked);
+            self.end_in_flight(&asked, None);
             if asked.changes {
                 self.keys.doubt(asked.key);
             }
@@ -153,7 +153,9 @@ impl Context {
         let (live, candidate) = (asked.live.first.as_ref(), asked.candidate.first.as_ref());
         let verdict = self.verdict(&asked, live, candidate);
         let verdict = self.excused(verdict, &asked, asked.key, connection);
-        self.end_in_flight(&asked);
+        self.note_lost(verdict, asked.key);
+        let tokens = self.tokens(&asked, asked.key, connection, live, candidate);
+        self.end_in_flight(&asked, tokens);
         self.update(&asked, verdict);
         self.count(&asked, 0, verdict, (live, candidate));
     }
@@ -170,29 +172,42 @@ impl Context {
             let verdict = self.verdict(asked, live.as_ref(), candidate.as_ref());
             let verdict = self.excused(verdict, asked, key, connection);
             if asked.reads_token {
-                let token = |unit: &Option<Unit>| unit.as_ref().and_then(|unit| unit.cas);
-                self.keys.end_tokens(key, token(&live).zip(token(&candidate)));
+                let tokens = self.tokens(asked, key, connection, live.as_ref(), candidate.as_ref());
+                self.keys.end_tokens(key, tokens);
             }
+            self.note_lost(verdict, key);
             self.count(asked, place, verdict, (live.as_ref(), candidate.as_ref()));
         }
     }
 
-    /// Ends the notes about a request in flight.
-    pub(super) fn end_in_flight(&mut self, asked: &Asked) {
+    /// Ends the notes about a request in flight. `tokens` are those in the responses.
+    pub(super) fn end_in_flight(&mut self, asked: &Asked, tokens: Option<(u64, u64)>) {
         if asked.changes {
             self.keys.end_change(asked.key);
         }
         if asked.verb == Verb::Flush {
             self.keys.end_flush();
         }
-        if asked.reads_token && asked.shape != Shape::Values {
-            let token = |unit: &Option<Unit>| unit.as_ref().and_then(|unit| unit.cas);
-            let tokens = token(&asked.live.first).zip(token(&asked.candidate.first));
+        if asked.reads_token {
             self.keys.end_tokens(asked.key, tokens);
-        } else if asked.reads_token && asked.unsent.is_some() {
-            self.keys.end_tokens(asked.key, None);
             asked.more_keys.iter().for_each(|key| self.keys.end_tokens(*key, None));
         }
+    }
+
+    /// Returns the tokens in two responses, if they belong to the same item.
+    fn tokens(
+        &self,
+        asked: &Asked,
+        key: KeyHash,
+        connection: ConnectionId,
+        live: Option<&Unit>,
+        candidate: Option<&Unit>,
+    ) -> Option<(u64, u64)> {
+        let is_raced = self.keys.excuse(key, asked.seen, connection) == Some(Explained::Raced);
+        if is_raced && asked.verb == Verb::Get {
+            return None;
+        }
+        live?.cas.zip(candidate?.cas)
     }
 
     /// Compares two responses; `None` is the response that a quiet request hides, or a miss.
@@ -317,6 +332,14 @@ impl Context {
         }
     }
 
+    /// Counts an item that both servers had and the candidate lacks.
+    fn note_lost(&mut self, verdict: Verdict, key: KeyHash) {
+        let is_missing = verdict == Verdict::Explained(Explained::HitAtLiveOnly);
+        if is_missing && self.keys.is_settled(key) {
+            self.tally.lost_at_candidate += 1;
+        }
+    }
+
     fn count(
         &mut self,
         asked: &Asked,
@@ -326,16 +349,7 @@ impl Context {
     ) {
         match verdict {
             Verdict::Identical => self.tally.identical += 1,
-            Verdict::Explained(kind) => {
-                let key = match place.checked_sub(1) {
-                    None => asked.key,
-                    Some(place) => asked.more_keys[place],
-                };
-                if kind == Explained::HitAtLiveOnly && self.keys.is_settled(key) {
-                    self.tally.lost_at_candidate += 1;
-                }
-                self.tally.explain(kind);
-            }
+            Verdict::Explained(kind) => self.tally.explain(kind),
             Verdict::Differs(kind) => {
                 let [live, candidate] =
                     [live, candidate].map(|unit| shown(unit, Status::of(asked, unit)));

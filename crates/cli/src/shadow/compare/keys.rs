@@ -16,8 +16,9 @@ pub(crate) type Moment = u64;
 /// Facts about one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
-    /// The latest cas tokens of the same item at the live server and at the candidate.
-    tokens: Option<(u64, u64)>,
+    /// The latest cas tokens of the same item at the live server and at the candidate, the newest
+    /// first. Tokens are never 0.
+    tokens: [(u64, u64); TOKENS_PER_KEY],
     /// Requests in flight whose responses will contain tokens.
     token_readers: u32,
     /// Changes in flight.
@@ -173,20 +174,25 @@ impl Keys {
     pub(crate) fn end_tokens(&mut self, key: KeyHash, tokens: Option<(u64, u64)>) {
         let facts = self.edit(key);
         facts.token_readers = facts.token_readers.saturating_sub(1);
-        facts.tokens = tokens.or(facts.tokens);
+        if let Some(tokens) = tokens.filter(|tokens| *tokens != facts.tokens[0]) {
+            facts.tokens.rotate_right(1);
+            facts.tokens[0] = tokens;
+        }
     }
 
     /// Translates a token of the live server.
     pub(crate) fn translate(&self, key: KeyHash, token: u64) -> Translation {
-        match self.look(key) {
-            Some(Facts { tokens: Some((live, candidate)), .. }) if *live == token => {
-                Translation::Token(*candidate)
-            }
-            Some(facts) if facts.token_readers > 0 => Translation::Pending,
-            _ => Translation::Unknown,
+        let Some(facts) = self.look(key) else { return Translation::Unknown };
+        match facts.tokens.iter().find(|(live, _)| *live == token) {
+            Some((_, candidate)) => Translation::Token(*candidate),
+            None if facts.token_readers > 0 => Translation::Pending,
+            None => Translation::Unknown,
         }
     }
 }
+
+/// Clients may still send a token of the item before the current one.
+const TOKENS_PER_KEY: usize = 3;
 
 /// The result of [`Keys::translate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,6 +274,8 @@ mod tests {
         assert_eq!(keys.translate(7, 5), Translation::Pending);
         keys.end_tokens(7, Some((5, 9)));
         assert_eq!(keys.translate(7, 5), Translation::Token(9));
-        assert_eq!(keys.translate(7, 6), Translation::Unknown, "an older token");
+        assert_eq!(keys.translate(7, 6), Translation::Unknown);
+        keys.end_tokens(7, Some((6, 10)));
+        assert_eq!(keys.translate(7, 5), Translation::Token(9), "an older token");
     }
 }

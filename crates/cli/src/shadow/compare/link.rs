@@ -102,12 +102,12 @@ impl Link {
         self.out.capacity()
     }
 
-    /// Sends as many bytes as the candidate accepts. Calls `unknown` with each request whose token
-    /// has no translation.
+    /// Sends as many bytes as the candidate accepts, and returns their number. Calls `unknown` with
+    /// each request whose token has no translation.
     ///
     /// # Errors
     /// The connection is not possible or has ended.
-    pub(crate) fn flush(&mut self, keys: &Keys, mut unknown: impl FnMut(Moment)) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, keys: &Keys, mut unknown: impl FnMut(Moment)) -> io::Result<usize> {
         while let Some(hole) = self.holes.front() {
             match keys.translate(hole.key, hole.token) {
                 Translation::Pending if hole.since.elapsed() < TOKEN_PATIENCE => break,
@@ -119,6 +119,7 @@ impl Link {
             }
         }
         let end = self.holes.front().map_or(self.out.len(), |hole| hole.place.start);
+        let begin = self.sent;
         while self.sent < end {
             match self.socket.write(&self.out[self.sent..end]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -131,8 +132,9 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
+        let sent = self.sent - begin;
         self.forget_sent();
-        Ok(())
+        Ok(sent)
     }
 
     /// Replaces the first token.

@@ -38,7 +38,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use self::keys::Keys;
 use self::link::Link;
-use self::pair::{BACKOFF_MIN, Pair};
+use self::pair::{BACKOFF_MIN, Flushed, Pair};
 use self::unit::Hashing;
 use super::feed::{ConnectionId, Kind};
 use super::tally::{Sample, Tally, Uncompared};
@@ -247,7 +247,7 @@ impl Comparer {
     }
 
     /// Sends requests to the candidate and receives its responses, for which it waits up to `wait`.
-    /// Returns true if anything happened.
+    /// Returns true if anything happened, and more may happen immediately.
     ///
     /// # Errors
     /// The kernel does not report events.
@@ -255,15 +255,17 @@ impl Comparer {
         let mut connections = std::mem::take(&mut self.unsent);
         connections.sort_unstable();
         connections.dedup();
-        let had_unsent = !connections.is_empty();
+        let mut has_sent = false;
         let context = &mut self.context;
         connections.retain(|connection| {
             let Some(pair) = self.pairs.get_mut(connection) else { return false };
-            let remains = pair.flush(context);
+            let flushed = pair.flush(context);
             pair.account(context);
-            remains
+            has_sent |= flushed == Flushed::Partly;
+            flushed != Flushed::Done
         });
-        self.unsent = connections;
+        // A connection may have become unsent in the meantime.
+        self.unsent.extend(connections);
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
         let room = rustix::buffer::spare_capacity(&mut events);
@@ -286,7 +288,7 @@ impl Comparer {
                 remains
             });
         }
-        Ok(had_unsent || !events.is_empty())
+        Ok(has_sent)
     }
 
     /// True if the candidate owes a response on this connection.
@@ -294,9 +296,9 @@ impl Comparer {
         self.pairs.get(&connection).is_some_and(Pair::is_owed)
     }
 
-    /// True if no requests are in progress.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.pairs.values().any(Pair::is_waiting)
+    /// True if the candidate owes no response on any connection.
+    fn is_idle(&self) -> bool {
+        !self.pairs.values().any(Pair::is_owed)
     }
 
     /// Returns the memory of requests and responses in progress, in bytes.

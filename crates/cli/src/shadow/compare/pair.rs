@@ -35,8 +35,8 @@ pub(crate) struct Pair {
     link: Option<Link>,
     /// The number of keys in [`Self::pending`] without the first one of each request.
     further_keys: usize,
-    /// The number of requests that were counted.
-    settled: u64,
+    /// True if a response of the live server has belonged to a request.
+    has_answers: bool,
     /// Since when the candidate owes a response.
     owes_since: Option<Instant>,
     /// When the client's connection ended.
@@ -72,6 +72,17 @@ enum Step {
     Unknown,
 }
 
+/// The result of [`Pair::flush`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// All bytes are sent.
+    Done,
+    /// Some bytes are sent, others remain.
+    Partly,
+    /// The candidate accepts no bytes.
+    Stuck,
+}
+
 /// A response that does not belong to any request.
 #[derive(Debug)]
 struct OutOfStep;
@@ -93,7 +104,7 @@ impl Pair {
             candidate: stream(),
             link: None,
             further_keys: 0,
-            settled: 0,
+            has_answers: false,
             owes_since: None,
             ended: None,
             accounted_bytes: 0,
@@ -302,7 +313,7 @@ impl Pair {
     fn reason(&self, context: &Context) -> Uncompared {
         match self.step {
             Step::Sure => context.last_failure,
-            _ => Uncompared::Overload,
+            _ => Uncompared::LostTrack,
         }
     }
 
@@ -338,7 +349,7 @@ impl Pair {
         }
         if self.take_units(Server::Live, bytes, context).is_err() {
             match self.step {
-                Step::Sure if self.settled == 0 => self.give_up(context),
+                Step::Sure if !self.has_answers => self.give_up(context),
                 _ => self.lose_step(context),
             }
         }
@@ -365,8 +376,9 @@ impl Pair {
                 Next::Bad => return Err(OutOfStep),
                 Next::Unit(unit) => self.assign(server, unit)?,
             }
-            if server == Server::Candidate {
-                context.backoff = BACKOFF_MIN;
+            match server {
+                Server::Live => self.has_answers = true,
+                Server::Candidate => context.backoff = BACKOFF_MIN,
             }
         }
     }
@@ -375,9 +387,12 @@ impl Pair {
     fn assign(&mut self, server: Server, unit: Unit) -> Result<(), OutOfStep> {
         loop {
             let next = self.stream(server).next;
-            let asked = self.pending.get_mut(next).ok_or(OutOfStep)?;
+            let asked = self.pending.get(next).ok_or(OutOfStep)?;
             let is_skipped = server == Server::Candidate && asked.unsent.is_some();
-            match if is_skipped { Fit::Silent } else { asked.fit(&unit) } {
+            let fit = if is_skipped { Fit::Silent } else { asked.fit(&unit) };
+            let is_silent = matches!(fit, Fit::Takes { .. }) && self.is_of_later(next, &unit);
+            let asked = self.pending.get_mut(next).ok_or(OutOfStep)?;
+            match if is_silent { Fit::Silent } else { fit } {
                 Fit::Alien => return Err(OutOfStep),
                 Fit::Silent => {
                     asked.replies(server).is_done = true;
@@ -405,6 +420,18 @@ impl Pair {
         }
     }
 
+    /// True if a response that a quiet request without a name accepts belongs to the next request
+    /// that is not quiet. That one has exactly one response.
+    fn is_of_later(&self, place: usize, unit: &Unit) -> bool {
+        let Some(asked) = self.pending.get(place) else { return false };
+        if !asked.is_quiet || asked.shape != Shape::Meta || asked.is_named() || unit.is_error() {
+            return false;
+        }
+        let mut later = self.pending.iter().skip(place + 1);
+        let aloud = later.find(|later| !later.is_quiet);
+        aloud.is_some_and(|aloud| matches!(aloud.fit(unit), Fit::Takes { .. }))
+    }
+
     /// Counts the oldest requests while both servers have answered them.
     fn settle(&mut self, context: &mut Context) {
         while let Some(asked) = self.pending.front() {
@@ -418,7 +445,6 @@ impl Pair {
             self.live.next = self.live.next.saturating_sub(1);
             self.candidate.next = self.candidate.next.saturating_sub(1);
             self.owes_since = Some(Instant::now());
-            self.settled += 1;
             self.further_keys -= asked.more_keys.len();
             context.judge(asked, self.connection);
         }
@@ -499,7 +525,7 @@ impl Pair {
             }
             has_outstanding = true;
             asked.unsent = Some(reason);
-            context.end_in_flight(asked);
+            context.end_in_flight(asked, None);
             if asked.changes {
                 context.keys.doubt(asked.key);
             }
@@ -510,17 +536,21 @@ impl Pair {
         has_outstanding
     }
 
-    /// Sends requests. Returns true if some remain.
-    pub(crate) fn flush(&mut self, context: &mut Context) -> bool {
-        let Some(link) = &mut self.link else { return false };
+    /// Sends requests.
+    pub(crate) fn flush(&mut self, context: &mut Context) -> Flushed {
+        let Some(link) = &mut self.link else { return Flushed::Done };
         let pending = &mut self.pending;
         let flushed = link.flush(&context.keys, |seen| {
             if let Some(asked) = pending.iter_mut().find(|asked| asked.seen == seen) {
                 asked.is_token_unknown = true;
             }
         });
-        if flushed.is_ok() {
-            return !link.is_flushed();
+        if let Ok(sent) = flushed {
+            return match (link.is_flushed(), sent) {
+                (true, _) => Flushed::Done,
+                (false, 0) => Flushed::Stuck,
+                (false, _) => Flushed::Partly,
+            };
         }
         let is_established = link.is_established;
         // A server that refuses a request may send the reason before it closes the connection.
@@ -529,7 +559,7 @@ impl Pair {
             if is_established { Uncompared::Closed } else { Uncompared::Unreachable },
             context,
         );
-        false
+        Flushed::Done
     }
 
     /// Checks the limits of time and memory. Returns false if the connection is done.
@@ -590,7 +620,7 @@ impl Pair {
             return;
         }
         context.tally.gaps += 1;
-        self.lose_candidate(Uncompared::Overload, context);
+        self.lose_candidate(Uncompared::LostTrack, context);
         // Changes of unknown keys may be among the missing requests.
         context.keys.note_gap();
         self.restart(context);
@@ -599,7 +629,7 @@ impl Pair {
 
     /// Forgets all requests in progress.
     fn restart(&mut self, context: &mut Context) {
-        self.unsend(Uncompared::Overload, context);
+        self.unsend(Uncompared::LostTrack, context);
         for asked in mem::take(&mut self.pending) {
             context.judge(asked, self.connection);
         }
@@ -607,7 +637,7 @@ impl Pair {
         *self = Self {
             step: self.step,
             ended: self.ended,
-            settled: self.settled,
+            has_answers: self.has_answers,
             accounted_bytes: self.accounted_bytes,
             link,
             ..Self::new(self.connection, context)
@@ -658,15 +688,13 @@ impl Pair {
         self.accounted_bytes = 0;
     }
 
-    /// True if the candidate owes a response.
+    /// True if the candidate owes a response, or has not got all requests.
     pub(crate) fn is_owed(&self) -> bool {
+        if self.link.as_ref().is_some_and(|link| !link.is_flushed()) {
+            return true;
+        }
         let mut later = self.pending.iter().skip(self.candidate.next);
         later.any(|asked| asked.unsent.is_none() && !asked.is_quiet)
-    }
-
-    /// True if the connection waits for the candidate.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.owes_since.is_some()
     }
 }
 

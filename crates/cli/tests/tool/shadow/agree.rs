@@ -22,7 +22,7 @@ const TEXT: &[(&str, &str, u64)] = &[
     ("incr k 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n", 1),
     ("touch k 100\r\n", "TOUCHED\r\n", 1),
     ("gat 0 k\r\n", "VALUE k 5 5\r\nabcde\r\nEND\r\n", 1),
-    ("set k 0 0 3\r\nabcde\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n", 2),
+    ("set k 0 0 3\r\nabcde\r\n", "CLIENT_ERROR bad data chunk\r\nCLIENT_ERROR bad command line format\r\n", 2),
     ("no such command\r\n", "ERROR\r\n", 1),
     ("delete k\r\n", "DELETED\r\n", 1),
     ("delete k noreply\r\nget k n\r\n", "VALUE n 0 2\r\n0 \r\nEND\r\n", 3),
@@ -153,10 +153,14 @@ fn tokens_of_the_live_server_become_tokens_of_the_candidate() {
         let cas = format!("cas k 0 0 {} {}\r\n{value}\r\n", value.len(), words[4]);
         assert_eq!(writer.ask(cas.as_bytes(), b"\r\n").unwrap(), b"STORED\r\n", "{round}");
         assert_eq!(writer.ask(cas.as_bytes(), b"\r\n").unwrap(), b"EXISTS\r\n", "{round}");
+        // The candidate executes the requests of different connections in any order.
+        sleep(Duration::from_millis(100));
     }
     let known = token(reader.ask(b"mg k c\r\n", b"\r\n").unwrap(), "c");
     let store = format!("ms k 1 C{known} c\r\nm\r\n");
+    sleep(Duration::from_millis(100));
     let known = token(writer.ask(store.as_bytes(), b"\r\n").unwrap(), "c");
+    sleep(Duration::from_millis(100));
     let answer = reader.ask(format!("md k C{known}\r\n").as_bytes(), b"\r\n").unwrap();
     assert_eq!(answer, b"HD\r\n");
     drop((reader, writer));
@@ -191,7 +195,6 @@ fn a_candidate_that_begins_cold_has_no_differences() {
     ask("get a\r\n", "VALUE a 0 1\r\n5\r\nEND\r\n");
     ask("set a 0 0 1\r\n7\r\n", "STORED\r\n");
     ask("get a c\r\n", "VALUE a 0 1\r\n7\r\nEND\r\n");
-    ask("version\r\n", "\r\n".repeat(0).as_str());
     drop(client);
     sleep(Duration::from_millis(200));
     let ended = shadow.stop();
@@ -202,27 +205,32 @@ fn a_candidate_that_begins_cold_has_no_differences() {
     assert_eq!((ended.count("differences/total"), ended.exit_code), (0, 0), "{}", ended.report);
 }
 
+/// A value of a hundred MiB passes the live path in pieces. Its copy for the candidate has a limit.
 #[test]
-fn large_values_are_forwarded_and_compared_in_little_memory() {
+fn large_values_are_forwarded_in_little_memory_and_smaller_ones_compared() {
     let args = ["-m", "1024", "-I", "256m"];
     let (live, candidate) = (larderd(&args), larderd(&args));
     let shadow = Shadow::start(live.address(), candidate.address(), &["--memory", "64m"]);
     let mut client = shadow.connect();
-    let value = vec![b'x'; 100 << 20];
-    let head = format!("set large 0 0 {}\r\n", value.len());
-    client.ask(&[head.as_bytes(), &value, b"\r\n"].concat(), b"STORED\r\n").unwrap();
-    let answer = client.ask(b"get large\r\n", b"END\r\n").unwrap();
-    assert_eq!(answer.len(), value.len() + b"VALUE large 0 104857600\r\n\r\nEND\r\n".len());
+    for value_bytes in [4 << 20, 100 << 20] {
+        let value = vec![b'x'; value_bytes];
+        let head = format!("set large 0 0 {value_bytes}\r\n");
+        client.ask(&[head.as_bytes(), &value, b"\r\n"].concat(), b"STORED\r\n").unwrap();
+        let answer = client.ask(b"get large\r\n", b"END\r\n").unwrap();
+        let head = format!("VALUE large 0 {value_bytes}\r\n");
+        assert!(answer == [head.as_bytes(), &value, b"\r\nEND\r\n"].concat(), "{value_bytes}");
+        sleep(Duration::from_millis(500));
+    }
     drop(client);
     let status = format!("/proc/{}/status", shadow.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(status).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(peak_kib < 200 << 10, "{peak_kib} KiB");
-    sleep(Duration::from_millis(500));
+    assert!(peak_kib < 150 << 10, "{peak_kib} KiB");
     let ended = shadow.stop();
     ended.is_complete();
-    assert_eq!((ended.count("requests"), ended.exit_code), (2, 0), "{}", ended.report);
+    assert!(ended.count("identical") >= 2, "{}", ended.report);
+    assert_eq!((ended.count("differences/total"), ended.exit_code), (0, 0), "{}", ended.report);
 }
 
 #[test]

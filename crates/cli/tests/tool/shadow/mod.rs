@@ -47,7 +47,8 @@ impl Ended {
     fn is_complete(&self) {
         let compared = self.count("compared");
         let parts = ["identical", "differences/total", "explained/total"];
-        assert_eq!(compared, parts.iter().map(|part| self.count(part)).sum(), "{}", self.report);
+        let sum: u64 = parts.iter().map(|part| self.count(part)).sum();
+        assert_eq!(compared, sum, "{}", self.report);
         let sum = compared + self.count("not_compared/total");
         assert_eq!(self.count("requests"), sum, "{}", self.report);
     }
