@@ -203,11 +203,14 @@ impl Context {
         live: Option<&Unit>,
         candidate: Option<&Unit>,
     ) -> Option<(u64, u64)> {
+        let (live, candidate) = (live?, candidate?);
         let is_raced = self.keys.excuse(key, asked.seen, connection) == Some(Explained::Raced);
-        if is_raced && asked.verb == Verb::Get {
+        let is_same = live.value_bytes.is_some()
+            && (live.value_bytes, live.hash) == (candidate.value_bytes, candidate.hash);
+        if is_raced && asked.verb == Verb::Get && !is_same {
             return None;
         }
-        live?.cas.zip(candidate?.cas)
+        live.cas.zip(candidate.cas)
     }
 
     /// Compares two responses; `None` is the response that a quiet request hides, or a miss.

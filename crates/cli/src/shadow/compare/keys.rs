@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::time::{Duration, Instant};
 
 use crate::shadow::feed::ConnectionId;
 use crate::shadow::tally::Explained;
@@ -46,6 +47,19 @@ pub(crate) struct Keys {
     gap_at: Moment,
     flushes: u32,
     flushed_at: Moment,
+    loss: Loss,
+}
+
+/// The state after the loss of a connection to the candidate. It may still execute the requests that
+/// it has received on the lost connection, even after requests of a newer connection.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// Such requests are no longer possible.
+    Past,
+    /// The candidate has not answered since the loss.
+    Silent,
+    /// It has answered, and executes such requests until this time at the latest.
+    Until(Instant),
 }
 
 impl Keys {
@@ -59,6 +73,7 @@ impl Keys {
             gap_at: 0,
             flushes: 0,
             flushed_at: 0,
+            loss: Loss::Past,
         }
     }
 
@@ -108,8 +123,14 @@ impl Keys {
     /// Notes that a change that began at `seen` has left both servers with the same item, or both
     /// without it. Call after [`Self::end_change`].
     pub(crate) fn settle(&mut self, key: KeyHash, seen: Moment) {
+        if let Loss::Until(until) = self.loss
+            && Instant::now() >= until
+        {
+            self.loss = Loss::Past;
+        }
+        let is_past = matches!(self.loss, Loss::Past);
         let facts = self.edit(key);
-        if !facts.is_contested {
+        if !facts.is_contested && (is_past || !facts.is_uncertain) {
             facts.is_uncertain = false;
             facts.settled_at = seen;
         }
@@ -126,6 +147,18 @@ impl Keys {
         let settled =
             |facts: &Facts| !facts.is_uncertain && facts.settled_at > self.gap_at.max(self.flushed_at);
         self.look(key).is_some_and(settled)
+    }
+
+    /// Notes that a connection to the candidate is lost with changes in flight.
+    pub(crate) fn note_loss(&mut self) {
+        self.loss = Loss::Silent;
+    }
+
+    /// Notes that the candidate has answered.
+    pub(crate) fn note_answer(&mut self) {
+        if matches!(self.loss, Loss::Silent) {
+            self.loss = Loss::Until(Instant::now() + LATE_CHANGES);
+        }
     }
 
     /// Notes that requests with unknown keys were not sent to the candidate.
@@ -191,6 +224,9 @@ impl Keys {
     }
 }
 
+/// How long a candidate that answers again may execute requests of lost connections.
+const LATE_CHANGES: Duration = Duration::from_secs(1);
+
 /// Clients may still send a token of the item before the current one.
 const TOKENS_PER_KEY: usize = 3;
 
@@ -240,6 +276,26 @@ mod tests {
         keys.settle(7, later);
         let last = keys.tick();
         assert_eq!(keys.excuse(7, last, 3), None);
+    }
+
+    #[test]
+    fn a_doubt_remains_while_a_lost_connection_may_have_an_effect() {
+        let mut keys = Keys::new(100);
+        keys.doubt(7);
+        keys.note_loss();
+        let store = |keys: &mut Keys| {
+            let seen = keys.tick();
+            keys.begin_change(7, 1);
+            keys.end_change(7);
+            keys.settle(7, seen);
+            let later = keys.tick();
+            keys.excuse(7, later, 2)
+        };
+        assert_eq!(store(&mut keys), Some(Explained::Diverged));
+        keys.note_answer();
+        assert_eq!(store(&mut keys), Some(Explained::Diverged));
+        keys.loss = Loss::Until(Instant::now());
+        assert_eq!(store(&mut keys), None);
     }
 
     #[test]

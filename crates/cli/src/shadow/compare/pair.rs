@@ -378,7 +378,10 @@ impl Pair {
             }
             match server {
                 Server::Live => self.has_answers = true,
-                Server::Candidate => context.backoff = BACKOFF_MIN,
+                Server::Candidate => {
+                    context.backoff = BACKOFF_MIN;
+                    context.keys.note_answer();
+                }
             }
         }
     }
@@ -528,6 +531,7 @@ impl Pair {
             context.end_in_flight(asked, None);
             if asked.changes {
                 context.keys.doubt(asked.key);
+                context.keys.note_loss();
             }
             if asked.verb == Verb::Flush {
                 context.keys.note_gap();
