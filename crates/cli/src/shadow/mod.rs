@@ -112,9 +112,10 @@ fn speed(text: &str) -> Result<f64, String> {
 
 fn memory(text: &str) -> Result<u64, String> {
     let bytes = amount::parse(text)?;
-    (1 << 20..=1 << 40).contains(&bytes).then_some(bytes).ok_or_else(|| {
-        "expected 1m to 1024g".to_owned()
-    })
+    (1 << 20..=1 << 40)
+        .contains(&bytes)
+        .then_some(bytes)
+        .ok_or_else(|| "expected 1m to 1024g".to_owned())
 }
 
 const AFTER_HELP: &str = "\
@@ -122,8 +123,8 @@ The live path does not depend on the candidate: if the candidate is stopped, slo
 requests to it are dropped and counted as not compared. Clients may speak the text, the meta and the
 binary protocol. Connections with TLS, or with bytes that are not memcached's protocol, are forwarded
 and not compared. The candidate gets all requests except shutdown, watch, lru_crawler, slabs, lru,
-cache_memlimit, refresh_certs, stats detail, verbosity of debug builds, and Larder's own
-administrative commands. It begins cold: a hit at the live server only is not a difference.
+cache_memlimit, refresh_certs, stats detail, debugtime, and Larder's own administrative commands. It
+begins cold: a hit at the live server only is not a difference.
 
 Examples:
   larder shadow --listen 127.0.0.1:11311 --live 127.0.0.1:11211 --candidate 127.0.0.1:11212
@@ -192,7 +193,11 @@ fn forward(listen: &Address, live: &Address, arguments: &Arguments) -> Result<Ou
         let tally = comparing.join().map_err(|_| anyhow!("the comparer has panicked"))?;
         Ok::<_, anyhow::Error>((counts?, tally?))
     })?;
-    conclude(&tally, &Report { tally: &tally, live: Some(live_counts), more: Vec::new() }, arguments)
+    conclude(
+        &tally,
+        &Report { tally: &tally, live: Some(live_counts), more: Vec::new() },
+        arguments,
+    )
 }
 
 /// Compares until the feed ends.

@@ -19,9 +19,8 @@ use crate::outcome::Outcome;
 
 /// Sends the reads and stores of a log to the candidate.
 pub(super) fn run(live: &Address, arguments: &Arguments) -> Result<Outcome> {
-    let socket = connect(live).map_err(|error| {
-        anyhow!("cannot connect to {live}: {error:#}; {}", hint(live, &error))
-    })?;
+    let socket = connect(live)
+        .map_err(|error| anyhow!("cannot connect to {live}: {error:#}; {}", hint(live, &error)))?;
     let stop = stop_signals()?;
     let mut log = Lines::new(socket, LOG_WAIT)?;
     log.socket.write_all(b"watch fetchers mutations\r\n")?;
@@ -219,9 +218,9 @@ impl Mirror {
             return;
         };
         self.tally.requests += 1;
-        let candidate = answer.strip_prefix(b"HD s").map(|size| {
-            std::str::from_utf8(size).ok().and_then(|size| size.parse::<u64>().ok())
-        });
+        let candidate = answer
+            .strip_prefix(b"HD s")
+            .map(|size| std::str::from_utf8(size).ok().and_then(|size| size.parse::<u64>().ok()));
         let servers = [size.is_some(), candidate.is_some()];
         for (server, is_hit) in servers.into_iter().enumerate() {
             self.tally.hits[server] += u64::from(is_hit);
@@ -355,12 +354,15 @@ mod tests {
         let mut request = Vec::new();
         push(&mut request, &read);
         assert_eq!(request, b"mg YSBi s b\r\n");
-        let line = b"ts=1.2 gid=4 type=item_store key=k status=stored cmd=set ttl=60 clsid=1 cfd=9 size=2";
+        let line =
+            b"ts=1.2 gid=4 type=item_store key=k status=stored cmd=set ttl=60 clsid=1 cfd=9 size=2";
         let mut request = Vec::new();
         push(&mut request, &Logged::of(line).unwrap());
         assert_eq!(request, b"ms k 2 T60\r\nxx\r\n");
         assert_eq!(Logged::of(b"skipped=7"), Some(Logged::Skipped(7)));
-        for other in [&b"ts=1 gid=2 type=item_store key=k status=too_large ttl=0 size=9"[..], b"", b"OK"] {
+        for other in
+            [&b"ts=1 gid=2 type=item_store key=k status=too_large ttl=0 size=9"[..], b"", b"OK"]
+        {
             assert_eq!(Logged::of(other), None);
         }
     }

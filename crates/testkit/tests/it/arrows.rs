@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("larder", &["item", "stats", "options", "region", "engine", "protocol", "tier"]),
     ("server", &["item", "stats", "options", "protocol", "larder"]),
     ("loadgen", &["protocol", "options"]),
-    ("cli", &["larder", "loadgen", "dump", "protocol", "options"]),
+    ("cli", &["item", "larder", "loadgen", "dump", "protocol", "options"]),
     ("capi", &["larder", "item"]),
 ];
 

@@ -128,7 +128,8 @@ mod tests {
         let (mut stream, mut bytes) = (Stream::default(), Vec::new());
         stream.open(first.wrapping_sub(1));
         for (sequence, payload) in segments {
-            let taken = stream.take(*sequence, payload, false, |part| bytes.extend_from_slice(part));
+            let taken =
+                stream.take(*sequence, payload, false, |part| bytes.extend_from_slice(part));
             taken.unwrap();
         }
         (bytes, stream)

@@ -224,10 +224,9 @@ impl Asked {
         };
         let plain = |verb, name| Self::plain(shape, verb, name);
         match command {
-            Command::Get { .. } if shape == Shape::Line => Self {
-                is_open: true,
-                ..Self::plain(Shape::Values, Verb::Get, "get")
-            },
+            Command::Get { .. } if shape == Shape::Line => {
+                Self { is_open: true, ..Self::plain(Shape::Values, Verb::Get, "get") }
+            }
             Command::Get { .. } => plain(Verb::Get, "get"),
             Command::Fetch(fetch) => Self {
                 may_create: fetch.vivify.is_some(),
@@ -397,10 +396,9 @@ impl Asked {
 
     fn accepts_line(&self, form: Form) -> bool {
         match (self.verb, form) {
-            (Verb::Set | Verb::Add | Verb::Replace | Verb::Cas, Form::Word(word)) => matches!(
-                word,
-                Word::Stored | Word::NotStored | Word::Exists | Word::NotFound
-            ),
+            (Verb::Set | Verb::Add | Verb::Replace | Verb::Cas, Form::Word(word)) => {
+                matches!(word, Word::Stored | Word::NotStored | Word::Exists | Word::NotFound)
+            }
             (Verb::Delete, Form::Word(word)) => matches!(word, Word::Deleted | Word::NotFound),
             (Verb::Touch, Form::Word(word)) => matches!(word, Word::Touched | Word::NotFound),
             (Verb::Count, Form::Word(Word::NotFound) | Form::Number(_)) => true,

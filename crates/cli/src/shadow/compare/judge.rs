@@ -236,7 +236,11 @@ impl Context {
             [true, true] => {
                 let hash = |unit: Option<&Unit>| unit.map(|unit| (unit.form, unit.hash));
                 let is_same = asked.is_volatile || hash(live) == hash(candidate);
-                return if is_same { Verdict::Identical } else { Verdict::Differs(Difference::ErrorText) };
+                return if is_same {
+                    Verdict::Identical
+                } else {
+                    Verdict::Differs(Difference::ErrorText)
+                };
             }
         }
         if asked.is_volatile {
@@ -317,11 +321,13 @@ impl Context {
         let is_answered = !asked.is_quiet || asked.shape != Shape::Line;
         let is_known = match asked.verb {
             Verb::Set => statuses.iter().all(|status| status.is_success()),
-            Verb::Delete => statuses
-                .iter()
-                .all(|status| matches!(status, Status::Deleted | Status::NotFound)),
+            Verb::Delete => {
+                statuses.iter().all(|status| matches!(status, Status::Deleted | Status::NotFound))
+            }
             // Both servers had no item, or the item that the token names.
-            Verb::Add | Verb::Cas if is_answered => statuses.iter().all(|status| *status == Status::Stored),
+            Verb::Add | Verb::Cas if is_answered => {
+                statuses.iter().all(|status| *status == Status::Stored)
+            }
             _ => false,
         };
         // A `noreply` hides whether the item existed.

@@ -144,8 +144,9 @@ impl Keys {
     /// True if both servers have stored or removed this item in this run, and nothing has made it
     /// uncertain.
     pub(crate) fn is_settled(&self, key: KeyHash) -> bool {
-        let settled =
-            |facts: &Facts| !facts.is_uncertain && facts.settled_at > self.gap_at.max(self.flushed_at);
+        let settled = |facts: &Facts| {
+            !facts.is_uncertain && facts.settled_at > self.gap_at.max(self.flushed_at)
+        };
         self.look(key).is_some_and(settled)
     }
 

@@ -107,7 +107,11 @@ impl Link {
     ///
     /// # Errors
     /// The connection is not possible or has ended.
-    pub(crate) fn flush(&mut self, keys: &Keys, mut unknown: impl FnMut(Moment)) -> io::Result<usize> {
+    pub(crate) fn flush(
+        &mut self,
+        keys: &Keys,
+        mut unknown: impl FnMut(Moment),
+    ) -> io::Result<usize> {
         while let Some(hole) = self.holes.front() {
             match keys.translate(hole.key, hole.token) {
                 Translation::Pending if hole.since.elapsed() < TOKEN_PATIENCE => break,
@@ -224,7 +228,8 @@ mod tests {
         keys.begin_tokens(7);
         link.push(b"gets k\r\n");
         let cas = b"cas k 0 0 1 55\r\nx\r\n";
-        let place = |key, seen| TokenPlace { place: 12..14, is_binary: false, key, token: 55, seen };
+        let place =
+            |key, seen| TokenPlace { place: 12..14, is_binary: false, key, token: 55, seen };
         link.push_with_token(cas, place(7, 1));
         link.push_with_token(cas, place(8, 2));
         let mut received = [0; 200];

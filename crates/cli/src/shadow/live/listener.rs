@@ -63,9 +63,8 @@ impl Listener {
 
     /// Removes the socket of a process that has ended.
     fn remove_stale(path: &PathBuf) {
-        let refused = UnixStream::connect(path).is_err_and(|error| {
-            error.kind() == ErrorKind::ConnectionRefused
-        });
+        let refused = UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
         if refused {
             // If that fails, so does the bind, which reports the reason.
             let _ = fs::remove_file(path);
@@ -123,9 +122,9 @@ pub(crate) fn clients_max() -> Result<usize> {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
     let descriptors = usize::try_from(descriptors.min(DESCRIPTORS_MAX)).unwrap_or(usize::MAX);
     let clients = descriptors.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_PER_CLIENT;
-    (clients > 0).then_some(clients).context(
-        "the limit of descriptors is too low for one client: raise it with ulimit -n",
-    )
+    (clients > 0)
+        .then_some(clients)
+        .context("the limit of descriptors is too low for one client: raise it with ulimit -n")
 }
 
 /// The length of the queue of connections that are not accepted yet.

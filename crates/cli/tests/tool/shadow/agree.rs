@@ -22,7 +22,11 @@ const TEXT: &[(&str, &str, u64)] = &[
     ("incr k 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n", 1),
     ("touch k 100\r\n", "TOUCHED\r\n", 1),
     ("gat 0 k\r\n", "VALUE k 5 5\r\nabcde\r\nEND\r\n", 1),
-    ("set k 0 0 3\r\nabcde\r\n", "CLIENT_ERROR bad data chunk\r\nCLIENT_ERROR bad command line format\r\n", 2),
+    (
+        "set k 0 0 3\r\nabcde\r\n",
+        "CLIENT_ERROR bad data chunk\r\nCLIENT_ERROR bad command line format\r\n",
+        2,
+    ),
     ("no such command\r\n", "ERROR\r\n", 1),
     ("delete k\r\n", "DELETED\r\n", 1),
     ("delete k noreply\r\nget k n\r\n", "VALUE n 0 2\r\n0 \r\nEND\r\n", 3),
@@ -53,8 +57,7 @@ fn two_servers_that_agree_have_no_differences_in_text_and_meta() {
         requests += count;
     }
     // The same bytes again, pipelined and in pieces of three bytes.
-    let all: Vec<u8> =
-        TEXT.iter().chain(META).flat_map(|(request, ..)| request.bytes()).collect();
+    let all: Vec<u8> = TEXT.iter().chain(META).flat_map(|(request, ..)| request.bytes()).collect();
     for piece in all.chunks(3) {
         client.write_all(piece).unwrap();
     }

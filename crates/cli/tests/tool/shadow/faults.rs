@@ -13,11 +13,7 @@ use crate::{binary, start_server};
 
 /// Runs clients through the tool while `disturb` runs. Each client checks all of its responses.
 /// Returns the report and the number of requests.
-fn under_load(
-    shadow: Shadow,
-    value_bytes: usize,
-    disturb: impl FnOnce(),
-) -> (Ended, u64) {
+fn under_load(shadow: Shadow, value_bytes: usize, disturb: impl FnOnce()) -> (Ended, u64) {
     let (is_over, requests) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for client in 0..4 {

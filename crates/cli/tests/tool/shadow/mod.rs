@@ -76,10 +76,7 @@ impl Ended {
     #[track_caller]
     fn differs(&self, kind: &str) {
         self.is_complete();
-        let found = [
-            self.count("differences/total"),
-            self.count(&format!("differences/{kind}")),
-        ];
+        let found = [self.count("differences/total"), self.count(&format!("differences/{kind}"))];
         assert_eq!((found, self.exit_code), ([1, 1], 1), "{}", self.report);
         assert_eq!(self.report["samples"][0]["kind"], kind, "{}", self.report);
     }

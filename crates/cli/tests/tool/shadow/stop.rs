@@ -17,8 +17,7 @@ fn the_tool_refuses_to_start_without_a_live_server_or_an_address() {
     let address = shown(server.address());
     let nobody = free_address().unwrap().to_string();
     let listen = free_address().unwrap().to_string();
-    let (ended, stderr) =
-        run(&["--listen", &listen, "--live", &nobody, "--candidate", &address]);
+    let (ended, stderr) = run(&["--listen", &listen, "--live", &nobody, "--candidate", &address]);
     assert_eq!(ended.exit_code, 2);
     assert!(stderr.contains("cannot connect to"), "{stderr}");
     let taken = std::net::TcpListener::bind(&listen).unwrap();

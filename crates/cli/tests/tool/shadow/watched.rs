@@ -11,7 +11,19 @@ use serde_json::Value;
 
 use super::{larderd, memcached, shown};
 
-fn watching(live: &ServerUnderTest, candidate: &ServerUnderTest) -> Child {
+/// A running `larder shadow --watch`. Dropping it kills it.
+struct Watching(Child);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the tool, and waits until lines of the log arrive at the candidate.
+fn watching(live: &ServerUnderTest, candidate: &ServerUnderTest) -> Watching {
     let child = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["shadow", "--json", "--every", "0", "--watch", &shown(live.address())])
         .args(["--candidate", &shown(candidate.address())])
@@ -19,6 +31,7 @@ fn watching(live: &ServerUnderTest, candidate: &ServerUnderTest) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
+        .map(Watching)
         .unwrap();
     // A read whose line arrives shows that the server logs.
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -35,10 +48,10 @@ fn watching(live: &ServerUnderTest, candidate: &ServerUnderTest) -> Child {
     }
 }
 
-fn report(mut child: Child) -> (Value, i32) {
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let stdout = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
-    let exit_code = child.wait().unwrap().code().unwrap();
+fn report(mut child: Watching) -> (Value, i32) {
+    kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+    let stdout = std::io::read_to_string(child.0.stdout.take().unwrap()).unwrap();
+    let exit_code = child.0.wait().unwrap().code().unwrap();
     (serde_json::from_str(&stdout).unwrap(), exit_code)
 }
 
