@@ -70,7 +70,8 @@ impl Pair {
         self.passes = false;
         self.candidate.answers = Answers::new(context.hashing);
         let has_outstanding = self.unsend(reason, context);
-        if self.ended.is_none() && (has_outstanding || reason == Uncompared::Unreachable) {
+        let is_its_fault = self.ended.is_none() && reason != Uncompared::LostTrack;
+        if is_its_fault && (has_outstanding || reason == Uncompared::Unreachable) {
             context.note_failure(reason);
         }
         self.settle(context);

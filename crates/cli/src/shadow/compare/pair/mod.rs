@@ -236,6 +236,9 @@ impl Pair {
         if !self.pending.iter().any(|asked| asked.unsent.is_none()) {
             self.owes_since = None;
         }
+        if self.pending.capacity() > PENDING_KEPT && self.pending.is_empty() {
+            self.pending.shrink_to(PENDING_KEPT);
+        }
     }
 
     /// Updates the memory that is accounted to this connection, and enforces the limits.
@@ -263,7 +266,7 @@ impl Pair {
             + self.live.answers.held_bytes()
             + self.candidate.answers.held_bytes()
             + self.link.as_ref().map_or(0, Link::held_bytes)
-            + self.pending.capacity() * size_of::<Asked>()
+            + self.pending.len() * size_of::<Asked>()
             + self.further_keys * FURTHER_KEY_BYTES
     }
 
@@ -362,6 +365,9 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// The number of requests in progress above which quiet ones count as executed.
 const QUIET_MAX: usize = 8192;
+
+/// The number of requests in progress whose memory a connection keeps.
+const PENDING_KEPT: usize = 64;
 
 /// The memory of a further key of a request and of the responses to it, in bytes.
 const FURTHER_KEY_BYTES: usize = 8 + 2 * size_of::<Unit>();
