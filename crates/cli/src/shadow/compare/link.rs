@@ -97,6 +97,11 @@ impl Link {
         self.sent == self.out.len()
     }
 
+    /// Returns the number of bytes that are not sent.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
     /// Returns the memory of the bytes that are not sent, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.out.capacity()
@@ -160,7 +165,7 @@ impl Link {
         if self.sent == self.out.len() {
             self.out.clear();
             self.out.shrink_to(KEPT_BYTES);
-        } else if self.sent > KEPT_BYTES {
+        } else if self.sent > KEPT_BYTES && self.sent > self.out.len() / 2 {
             self.out.drain(..self.sent);
             for hole in &mut self.holes {
                 hole.place.start -= self.sent;

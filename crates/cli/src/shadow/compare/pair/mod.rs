@@ -212,7 +212,7 @@ impl Pair {
         if !asked.is_quiet || asked.shape != Shape::Meta || asked.is_named() || unit.is_error() {
             return false;
         }
-        let mut later = self.pending.iter().skip(place + 1);
+        let mut later = self.pending.iter().skip(place + 1).take(QUIET_RUN_MAX);
         let aloud = later.find(|later| !later.is_quiet);
         aloud.is_some_and(|aloud| matches!(aloud.fit(unit), Fit::Takes { .. }))
     }
@@ -233,10 +233,8 @@ impl Pair {
             self.further_keys -= asked.more_keys.len();
             context.judge(asked, self.connection);
         }
-        if !self.pending.iter().any(|asked| asked.unsent.is_none()) {
+        if self.pending.is_empty() {
             self.owes_since = None;
-        }
-        if self.pending.capacity() > PENDING_KEPT && self.pending.is_empty() {
             self.pending.shrink_to(PENDING_KEPT);
         }
     }
@@ -368,6 +366,9 @@ const QUIET_MAX: usize = 8192;
 
 /// The number of requests in progress whose memory a connection keeps.
 const PENDING_KEPT: usize = 64;
+
+/// The number of quiet requests in a row after which a response is taken for that of the first one.
+const QUIET_RUN_MAX: usize = 64;
 
 /// The memory of a further key of a request and of the responses to it, in bytes.
 const FURTHER_KEY_BYTES: usize = 8 + 2 * size_of::<Unit>();

@@ -239,7 +239,7 @@ impl Pair {
         }
         if let Some(link) = &mut self.link {
             link.push(bytes);
-            if link.held_bytes() > context.limits.connection_bytes {
+            if link.unsent_bytes() > context.limits.connection_bytes {
                 self.lose_candidate(Uncompared::Slow, context);
             }
         }
