@@ -112,6 +112,10 @@ pub(crate) struct Asked {
     pub(crate) reads_token: bool,
     /// The cas token of the request.
     pub(crate) token: Option<u64>,
+    /// True if the request waits for the candidate's token.
+    pub(crate) is_held: bool,
+    /// True if [`Keys`](super::keys::Keys) counts the request as a change in flight.
+    pub(crate) has_begun: bool,
     /// True if the candidate has no known token in its place.
     pub(crate) is_token_unknown: bool,
     /// True if keys may follow.
@@ -206,6 +210,8 @@ impl Asked {
             changes: false,
             reads_token: false,
             token: None,
+            is_held: false,
+            has_begun: false,
             is_token_unknown: false,
             is_open: false,
             unsent: None,

@@ -182,7 +182,10 @@ impl Context {
 
     /// Ends the notes about a request in flight. `tokens` are those in the responses.
     pub(super) fn end_in_flight(&mut self, asked: &Asked, tokens: Option<(u64, u64)>) {
-        if asked.changes {
+        if asked.is_held && asked.changes {
+            self.keys.release_change(asked.key);
+        }
+        if asked.has_begun {
             self.keys.end_change(asked.key);
         }
         if asked.verb == Verb::Flush {

@@ -26,6 +26,10 @@ struct Facts {
     writers: u32,
     /// The connection of the latest change.
     last_writer: ConnectionId,
+    /// Changes that are not sent to the candidate yet, because they wait for a token.
+    held: u32,
+    /// When the first of them began.
+    held_since: Moment,
     /// True if changes of several connections have overlapped since there was no change in flight.
     is_contested: bool,
     /// When the latest change was done at both servers; 0: never.
@@ -112,6 +116,21 @@ impl Keys {
         facts.last_writer = connection;
     }
 
+    /// Notes that a change began at `seen`, and waits for a token of the candidate.
+    pub(crate) fn hold_change(&mut self, key: KeyHash, seen: Moment) {
+        let facts = self.edit(key);
+        if facts.held == 0 {
+            facts.held_since = seen;
+        }
+        facts.held += 1;
+    }
+
+    /// Notes that such a change waits no longer.
+    pub(crate) fn release_change(&mut self, key: KeyHash) {
+        let facts = self.edit(key);
+        facts.held = facts.held.saturating_sub(1);
+    }
+
     /// Notes that both servers have executed a change, or never will.
     pub(crate) fn end_change(&mut self, key: KeyHash) {
         let now = self.tick();
@@ -193,6 +212,11 @@ impl Keys {
         if is_foreign && (facts.writers > 0 || facts.done_at > seen) {
             return Some(Explained::Raced);
         }
+        // A request before the change was also executed before it: the client of the change had its
+        // token.
+        if facts.held > 0 && seen > facts.held_since {
+            return Some(Explained::Raced);
+        }
         if facts.is_uncertain {
             return Some(Explained::Diverged);
         }
@@ -257,6 +281,19 @@ mod tests {
         keys.settle(7, before);
         assert_eq!(keys.excuse(7, before, 2), Some(Explained::Raced));
         let after = keys.tick();
+        assert_eq!(keys.excuse(7, after, 2), None);
+    }
+
+    #[test]
+    fn a_change_that_waits_for_a_token_explains_differences_of_later_requests() {
+        let mut keys = Keys::new(100);
+        let before = keys.tick();
+        let change = keys.tick();
+        keys.hold_change(7, change);
+        let after = keys.tick();
+        assert_eq!(keys.excuse(7, before, 2), None);
+        assert_eq!(keys.excuse(7, after, 2), Some(Explained::Raced));
+        keys.release_change(7);
         assert_eq!(keys.excuse(7, after, 2), None);
     }
 

@@ -107,22 +107,25 @@ impl Link {
         self.out.capacity()
     }
 
-    /// Sends as many bytes as the candidate accepts, and returns their number. Calls `unknown` with
-    /// each request whose token has no translation.
+    /// Sends as many bytes as the candidate accepts, and returns their number. Calls `resolved` with
+    /// each request whose token is replaced, or has no translation; then the flag is false.
     ///
     /// # Errors
     /// The connection is not possible or has ended.
     pub(crate) fn flush(
         &mut self,
         keys: &Keys,
-        mut unknown: impl FnMut(Moment),
+        mut resolved: impl FnMut(Moment, bool),
     ) -> io::Result<usize> {
         while let Some(hole) = self.holes.front() {
             match keys.translate(hole.key, hole.token) {
                 Translation::Pending if hole.since.elapsed() < TOKEN_PATIENCE => break,
-                Translation::Token(token) => self.fill(token),
+                Translation::Token(token) => {
+                    resolved(hole.seen, true);
+                    self.fill(token);
+                }
                 Translation::Pending | Translation::Unknown => {
-                    unknown(hole.seen);
+                    resolved(hole.seen, false);
                     self.holes.pop_front();
                 }
             }
@@ -240,7 +243,8 @@ mod tests {
         let mut received = [0; 200];
         let mut receive = |link: &mut Link, keys: &Keys| {
             let mut unknown = Vec::new();
-            link.flush(keys, |seen| unknown.push(seen)).unwrap();
+            let resolved = |seen, is_known: bool| unknown.extend((!is_known).then_some(seen));
+            link.flush(keys, resolved).unwrap();
             let bytes = theirs.read(&mut received).unwrap_or(0);
             (String::from_utf8(received[..bytes].to_vec()).unwrap(), unknown)
         };

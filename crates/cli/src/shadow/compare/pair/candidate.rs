@@ -101,12 +101,21 @@ impl Pair {
     /// Sends requests.
     pub(crate) fn flush(&mut self, context: &mut Context) -> Flushed {
         let Some(link) = &mut self.link else { return Flushed::Done };
-        let pending = &mut self.pending;
-        let flushed = link.flush(&context.keys, |seen| {
-            if let Some(asked) = pending.iter_mut().find(|asked| asked.seen == seen) {
-                asked.is_token_unknown = true;
+        let mut resolved = Vec::new();
+        let flushed = link.flush(&context.keys, |seen, is_known| resolved.push((seen, is_known)));
+        for (seen, is_known) in resolved {
+            let Some(asked) = self.pending.iter_mut().find(|asked| asked.seen == seen) else {
+                continue;
+            };
+            asked.is_token_unknown = !is_known;
+            asked.is_held = false;
+            if asked.changes {
+                // Before this moment the candidate could not execute the change.
+                context.keys.release_change(asked.key);
+                context.keys.begin_change(asked.key, self.connection);
+                asked.has_begun = true;
             }
-        });
+        }
         if let Ok(sent) = flushed {
             return match (link.is_flushed(), sent) {
                 (true, _) => Flushed::Done,

@@ -138,9 +138,10 @@ impl Pair {
                 if context.shows_keys {
                     asked.key_texts.extend(command.key().map(Box::from));
                 }
-                let found = token::find(&asked, frame, bytes);
+                let found = token::find(&asked, frame, bytes).filter(|_| self.passes);
+                asked.is_held = found.is_some();
                 let seen = self.begin(*asked, true, context);
-                if let (Some(mut found), true, Some(link)) = (found, self.passes, &mut self.link) {
+                if let (Some(mut found), Some(link)) = (found, &mut self.link) {
                     found.seen = seen;
                     return link.push_with_token(bytes, found);
                 }
@@ -166,8 +167,11 @@ impl Pair {
         asked.compare_identity(self.pending.back_mut());
         match asked.unsent {
             None => {
-                if asked.changes {
+                if asked.changes && asked.is_held {
+                    context.keys.hold_change(asked.key, asked.seen);
+                } else if asked.changes {
                     context.keys.begin_change(asked.key, self.connection);
+                    asked.has_begun = true;
                 }
                 if asked.reads_token {
                     context.keys.begin_tokens(asked.key);
