@@ -77,7 +77,7 @@ impl Batch {
     }
 }
 
-/// The queue. One thread pushes, one thread takes.
+/// The queue. The forwarding threads push, the comparer takes.
 #[derive(Debug)]
 pub(crate) struct Feed {
     shared: Mutex<Shared>,

@@ -7,7 +7,7 @@
 //!                             └─▶ tally ─▶ report
 //! ```
 //!
-//! The forwarding thread never parses bytes and never waits for the comparer. The comparer parses
+//! The forwarding threads never parse bytes and never wait for the comparer. The comparer parses
 //! copies of the bytes, sends the requests to the candidate, and compares the responses.
 //!
 //! Files in reading order: [`feed`], [`live`], [`compare`], [`tally`], [`report`]; [`capture`] takes
@@ -97,6 +97,9 @@ pub(crate) struct Arguments {
     /// Maximum number of clients [default: as many as the limit of descriptors allows]
     #[arg(long, value_name = "N", requires = "listen", value_parser = whole::<u32>(1..=1_000_000))]
     connections: Option<u32>,
+    /// Number of threads that forward bytes [default: one for each processor, at most 4]
+    #[arg(long, value_name = "N", requires = "listen", value_parser = whole::<u32>(1..=256))]
+    threads: Option<u32>,
     /// Write every difference to this new file, one JSON object per line, with mode 0600
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     capture: Option<PathBuf>,
@@ -187,17 +190,22 @@ fn forward(listen: &Address, live: &Address, arguments: &Arguments) -> Result<Ou
             .name("comparer".to_owned())
             .spawn_scoped(scope, || compare_all(comparer, &feed, every))
             .context("cannot start a thread")?;
-        let forwarder = Forwarder::new(listener, &live_target, &feed, clients_max);
-        let counts = forwarder.and_then(|forwarder| forwarder.run(&stop, until));
+        let threads = arguments.threads.map_or_else(default_threads, |threads| threads as usize);
+        let forwarder = Forwarder { target: &live_target, feed: &feed, clients_max, threads };
+        let counts = forwarder.run(listener, &stop, until);
         feed.end();
         let tally = comparing.join().map_err(|_| anyhow!("the comparer has panicked"))?;
         Ok::<_, anyhow::Error>((counts?, tally?))
     })?;
     conclude(
         &tally,
-        &Report { tally: &tally, live: Some(live_counts), more: Vec::new() },
+        &Report { tally: &tally, live: Some(&live_counts), more: Vec::new() },
         arguments,
     )
+}
+
+fn default_threads() -> usize {
+    thread::available_parallelism().map_or(1, |processors| processors.get().min(THREADS_MAX))
 }
 
 /// Compares until the feed ends.
@@ -330,5 +338,8 @@ const IDLE_WAIT: Duration = Duration::from_millis(50);
 
 /// How long the comparer waits for outstanding responses at the end.
 const FINISH_WAIT: Duration = Duration::from_secs(2);
+
+/// One comparer does not keep up with more forwarding threads.
+const THREADS_MAX: usize = 4;
 
 const COMPARER_NICE: i32 = 5;

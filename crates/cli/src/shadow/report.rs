@@ -1,6 +1,7 @@
 //! The report at the end: lines of `name=value`, or JSON.
 
 use std::io::{self, Write};
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,7 @@ pub(crate) struct Report<'a> {
     /// The counts of the comparer.
     pub(crate) tally: &'a Tally,
     /// The counts of the forwarder, if there was one.
-    pub(crate) live: Option<LiveCounts>,
+    pub(crate) live: Option<&'a LiveCounts>,
     /// Further facts about the source of the requests.
     pub(crate) more: Vec<(&'static str, Value)>,
 }
@@ -72,8 +73,8 @@ impl Report<'_> {
             report[name] = value.clone();
         }
         if let Some(live) = self.live {
-            report["live"]["connections_refused"] = json!(live.refused_by_live);
-            report["live"]["connections_cut"] = json!(live.cut);
+            report["live"]["connections_refused"] = json!(live.refused_by_live.load(Relaxed));
+            report["live"]["connections_cut"] = json!(live.cut.load(Relaxed));
         }
         report["samples"] = tally.samples.iter().map(shown).collect();
         report

@@ -57,7 +57,7 @@ impl Registered {
     }
 }
 
-/// The parts of the forwarder that every connection uses.
+/// The parts of a worker that every connection uses.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     /// The events of all sockets.

@@ -137,7 +137,7 @@ fn no_request_is_lost_while_the_candidate_is_stopped_killed_and_restarted() {
     let shadow = Shadow::start(live.address(), &address, &["--patience", "1"]);
     let (ended, requests) = under_load(shadow, 100, || {
         sleep(Duration::from_millis(500));
-        candidate.signal(Signal::STOP).unwrap();
+        pause(&candidate);
         sleep(Duration::from_millis(2500));
         candidate.signal(Signal::CONT).unwrap();
         sleep(Duration::from_millis(1500));
@@ -155,6 +155,21 @@ fn no_request_is_lost_while_the_candidate_is_stopped_killed_and_restarted() {
     assert_eq!(ended.exit_code, 0, "{}", ended.report);
 }
 
+/// Stops a server and waits until all of its threads have stopped.
+fn pause(server: &ServerUnderTest) {
+    server.signal(Signal::STOP).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        status.contains("\nState:\tT")
+    };
+    let tasks = format!("/proc/{}/task", server.pid());
+    while !std::fs::read_dir(&tasks).unwrap().all(is_stopped) {
+        assert!(Instant::now() < deadline, "still runs after SIGSTOP");
+        sleep(Duration::from_millis(1));
+    }
+}
+
 /// Requests during a stop of the candidate are lost there. Their keys must not appear as
 /// differences afterwards.
 #[test]
@@ -164,7 +179,7 @@ fn items_that_the_candidate_missed_are_explained() {
     let mut client = shadow.connect();
     client.ask(b"set k 0 0 1\r\n1\r\n", b"STORED\r\n").unwrap();
     sleep(Duration::from_millis(200));
-    candidate.signal(Signal::STOP).unwrap();
+    pause(&candidate);
     client.ask(b"set k 0 0 1\r\n2\r\n", b"STORED\r\n").unwrap();
     sleep(Duration::from_millis(1500));
     client.ask(b"set other 0 0 1\r\n2\r\n", b"STORED\r\n").unwrap();
