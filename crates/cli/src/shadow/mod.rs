@@ -10,8 +10,8 @@
 //! The forwarding threads never parse bytes and never wait for the comparer. The comparer parses
 //! copies of the bytes, sends the requests to the candidate, and compares the responses.
 //!
-//! Files in reading order: [`feed`], [`live`], [`compare`], [`tally`], [`report`]; [`capture`] takes
-//! the requests from a packet capture, [`watch`] from the log of a server.
+//! Files in reading order: [`feed`], [`live`], [`compare`], [`tally`], [`report`]; [`capture`]
+//! takes the requests from a packet capture, [`watch`] from the log of a server.
 
 mod capture;
 mod compare;
@@ -46,8 +46,8 @@ use crate::replay::amount;
 
 /// Try a candidate server with the requests of real clients
 ///
-/// Clients connect to --listen and get the responses of --live. The candidate gets copies of the
-/// requests, and its responses are compared with those of the live server.
+/// Clients connect to --listen and receive the responses of --live. The candidate receives copies
+/// of the requests, and its responses are compared with those of the live server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -76,7 +76,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR")]
     watch: Option<Address>,
     /// Stop after this time [default: on SIGINT or SIGTERM]
-    #[arg(long, value_name = "SECS", value_parser = whole::<u32>(1..=u32::MAX), conflicts_with = "pcap")]
+    #[arg(
+        long,
+        value_name = "SECS",
+        value_parser = whole::<u32>(1..=u32::MAX),
+        conflicts_with = "pcap"
+    )]
     seconds: Option<u32>,
     /// Print the report as JSON
     #[arg(long)]
@@ -124,8 +129,8 @@ fn memory(text: &str) -> Result<u64, String> {
 const AFTER_HELP: &str = "\
 The live path does not depend on the candidate: if the candidate is stopped, slow, or sends garbage,
 requests to it are dropped and counted as not compared. Clients may speak the text, the meta and the
-binary protocol. Connections with TLS, or with bytes that are not memcached's protocol, are forwarded
-and not compared. The candidate gets all requests except shutdown, watch, lru_crawler, slabs, lru,
+binary protocol. Connections with TLS, or with bytes that are not memcached's protocol, are only
+forwarded. The candidate receives all requests except shutdown, watch, lru_crawler, slabs, lru,
 cache_memlimit, refresh_certs, stats detail, debugtime, and Larder's own administrative commands. It
 begins cold: a hit at the live server only is not a difference.
 
@@ -141,11 +146,12 @@ Report, one name=value per line:
   compared             identical + differences.total + explained.total
   differences.*        differences without a known reason: value, flags, status, ttl, errors of one
                        server only, and responses that are not memcached's protocol (malformed)
-  explained.*          hit_at_live_only, hit_at_candidate_only: the servers evict differently, and the
-                       candidate begins cold; raced: another connection changed the key at the same
-                       time; diverged: an earlier explained difference; after_gap: requests were not
-                       compared before; volatile: version, statistics, times; cas_not_comparable: the
-                       candidate's token is not known; unidentified: quiet gets without key and opaque
+  explained.*          hit_at_live_only, hit_at_candidate_only: the servers evict differently, and
+                       the candidate begins cold; raced: another connection changed the key at the
+                       same time; diverged: an earlier explained difference; after_gap: requests were
+                       not compared before; volatile: version, statistics; cas_not_comparable: the
+                       candidate's token is not known; unidentified: quiet reads without key and
+                       opaque
   not_compared.*       the reasons why requests were not compared
   candidate.lost_items of hit_at_live_only, the items that both servers had stored in this run
 

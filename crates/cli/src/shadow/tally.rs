@@ -69,7 +69,7 @@ kinds! {
     Uncompared {
         /// The candidate does not accept connections.
         Unreachable "candidate_unreachable",
-        /// The candidate does not read or answer in time, and a limit of memory or time was reached.
+        /// The candidate does not read or answer, and a limit of memory or time was reached.
         Slow "candidate_too_slow",
         /// The candidate closed the connection.
         Closed "candidate_closed",
@@ -122,7 +122,7 @@ pub(crate) struct Tally {
     pub(crate) uncompared: [u64; Uncompared::ALL.len()],
     /// Of the items that only the live server has: those that both had stored in this run.
     pub(crate) lost_at_candidate: u64,
-    /// Compared gets that hit and that miss, at the live server and at the candidate.
+    /// Compared reads that hit and that miss, at the live server and at the candidate.
     pub(crate) hits: [u64; 2],
     /// See [`Self::hits`].
     pub(crate) misses: [u64; 2],

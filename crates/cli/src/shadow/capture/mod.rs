@@ -1,5 +1,5 @@
-//! Takes requests and the live server's responses from a packet capture. The candidate gets the
-//! requests in the order of the capture.
+//! Takes requests and the live server's responses from a packet capture. The candidate
+//! receives the requests in the order of the capture.
 //!
 //! | file | what it does |
 //! |---|---|

@@ -157,7 +157,7 @@ impl Context {
         let tokens = self.tokens(&asked, asked.key, connection, live, candidate);
         self.end_in_flight(&asked, tokens);
         self.update(&asked, verdict);
-        self.count(&asked, 0, verdict, (live, candidate));
+        self.count(&asked, 0, verdict, [live, candidate]);
     }
 
     fn judge_values(&mut self, asked: &Asked, connection: ConnectionId) {
@@ -176,7 +176,7 @@ impl Context {
                 self.keys.end_tokens(key, tokens);
             }
             self.note_lost(verdict, key);
-            self.count(asked, place, verdict, (live.as_ref(), candidate.as_ref()));
+            self.count(asked, place, verdict, [live.as_ref(), candidate.as_ref()]);
         }
     }
 
@@ -352,19 +352,12 @@ impl Context {
         }
     }
 
-    fn count(
-        &mut self,
-        asked: &Asked,
-        place: usize,
-        verdict: Verdict,
-        (live, candidate): (Option<&Unit>, Option<&Unit>),
-    ) {
+    fn count(&mut self, asked: &Asked, place: usize, verdict: Verdict, units: [Option<&Unit>; 2]) {
         match verdict {
             Verdict::Identical => self.tally.identical += 1,
             Verdict::Explained(kind) => self.tally.explain(kind),
             Verdict::Differs(kind) => {
-                let [live, candidate] =
-                    [live, candidate].map(|unit| shown(unit, Status::of(asked, unit)));
+                let [live, candidate] = units.map(|unit| shown(unit, Status::of(asked, unit)));
                 let command = asked.name;
                 let key = self.shown_key(asked, place);
                 self.differ(Sample { kind, command, key, live, candidate });

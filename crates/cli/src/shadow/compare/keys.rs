@@ -54,8 +54,8 @@ pub(crate) struct Keys {
     loss: Loss,
 }
 
-/// The state after the loss of a connection to the candidate. It may still execute the requests that
-/// it has received on the lost connection, even after requests of a newer connection.
+/// The state after the loss of a connection to the candidate. It may still execute the requests
+/// that it has received on the lost connection, even after requests of a newer connection.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     /// Such requests are no longer possible.

@@ -107,8 +107,8 @@ impl Link {
         self.out.capacity()
     }
 
-    /// Sends as many bytes as the candidate accepts, and returns their number. Calls `resolved` with
-    /// each request whose token is replaced, or has no translation; then the flag is false.
+    /// Sends as many bytes as the candidate accepts, and returns their number. Calls `resolved`
+    /// with each request whose token is replaced, or has no translation; then the flag is false.
     ///
     /// # Errors
     /// The connection is not possible or has ended.

@@ -54,8 +54,8 @@ impl Flow {
                 Ok(0) => self.is_ended = true,
                 Ok(bytes) => {
                     let received = &buffer[..bytes];
-                    // The copy comes first: once the receiver has the bytes, copies of its reactions
-                    // may arrive, also through other threads.
+                    // The copy comes first: once the receiver has the bytes, copies of its
+                    // reactions may arrive, also through other threads.
                     copy(received);
                     let sent = self.send(to, received);
                     if !self.is_broken && sent < bytes {
