@@ -341,3 +341,6 @@ const SWEEP_PERIOD: Duration = Duration::from_millis(100);
 
 /// The number of differences that a capture holds.
 const CAPTURED_MAX: u64 = 100_000;
+
+#[cfg(test)]
+mod tests;
