@@ -409,7 +409,8 @@ impl Asked {
             (Verb::Touch, Form::Word(word)) => matches!(word, Word::Touched | Word::NotFound),
             (Verb::Count, Form::Word(Word::NotFound) | Form::Number(_)) => true,
             (Verb::Flush, Form::Word(Word::Ok)) => true,
-            (Verb::Other, Form::Word(Word::Ok | Word::Reset) | Form::Other | Form::Refused) => true,
+            // The server may accept a request that the parser takes for invalid.
+            (Verb::Other, form) => !matches!(form, Form::Value | Form::End | Form::Row),
             _ => false,
         }
     }

@@ -96,6 +96,24 @@ impl Status {
         }
     }
 
+    /// Returns the name in reports.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Stored => "stored",
+            Self::NotStored => "not stored",
+            Self::Exists => "exists",
+            Self::NotFound => "not found",
+            Self::Deleted => "deleted",
+            Self::Touched => "touched",
+            Self::Number => "a number",
+            Self::NonNumeric => "not a number",
+            Self::Done => "done",
+            Self::Error => "error",
+        }
+    }
+
     /// True if the item existed before the request; `None` if the outcome does not depend on it.
     fn presence(self, asked: &Asked) -> Option<bool> {
         match (asked.verb, self) {
@@ -399,7 +417,7 @@ impl Context {
 
 /// Returns a response in short.
 fn shown(unit: Option<&Unit>, status: Status) -> String {
-    let Some(unit) = unit else { return format!("{status:?}").to_lowercase() };
+    let Some(unit) = unit else { return status.word().to_owned() };
     if let Some(text) = &unit.text {
         return text.to_string();
     }
@@ -407,7 +425,7 @@ fn shown(unit: Option<&Unit>, status: Status) -> String {
         Form::Number(number) => number.to_string(),
         Form::Meta(code) => code.escape_ascii().to_string(),
         Form::Binary(code) if unit.is_error() => format!("status {code:#x}"),
-        _ => format!("{status:?}").to_lowercase(),
+        _ => status.word().to_owned(),
     };
     if let Some(bytes) = unit.value_bytes.filter(|_| status == Status::Hit) {
         shown += &format!(", {bytes} bytes with hash {:08x}", unit.hash as u32);

@@ -42,6 +42,10 @@ fn asked(live: &Address, candidate: &Address, exchanges: &[(&str, &str)], args: 
 const SET: (&str, &str) = ("set k 1 0 3\r\nabc\r\n", "STORED\r\n");
 const GET: (&str, &str) = ("get k\r\n", "VALUE k 1 3\r\nabc\r\nEND\r\n");
 
+/// The newest memcached accepts this request.
+const DELETE_USAGE: &str =
+    "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+
 #[test]
 fn differences_of_each_kind_are_found() {
     let live = larderd(&[]);
@@ -52,9 +56,10 @@ fn differences_of_each_kind_are_found() {
         ("VALUE k 2 3\r\nabc\r\nEND\r\n", GET, "flags"),
         ("SERVER_ERROR out of memory\r\n", GET, "error_at_candidate"),
         ("NOT_STORED\r\n", SET, "status"),
-        ("STORED\r\n", ("nonsense\r\n", "ERROR\r\n"), "malformed"),
+        ("END\r\n", ("nonsense\r\n", "ERROR\r\n"), "malformed"),
         ("CLIENT_ERROR no\r\n", ("nonsense\r\n", "ERROR\r\n"), "error_text"),
         ("OK\r\n", ("nonsense\r\n", "ERROR\r\n"), "error_at_live"),
+        ("NOT_FOUND\r\n", ("delete k 5\r\n", DELETE_USAGE), "error_at_live"),
         ("HD t5\r\n", ("mg k t\r\n", "HD t-1\r\n"), "ttl"),
         ("HD f1 s4\r\n", ("mg k f s\r\n", "HD f1 s3\r\n"), "value"),
         ("HTTP/1.1 400 Bad Request\r\n", GET, "malformed"),
