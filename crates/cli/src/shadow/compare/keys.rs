@@ -30,6 +30,8 @@ struct Facts {
     held: u32,
     /// When the first of them began.
     held_since: Moment,
+    /// Their connection; `None`: several.
+    held_by: Option<ConnectionId>,
     /// True if changes of several connections have overlapped since there was no change in flight.
     is_contested: bool,
     /// When the latest change was done at both servers; 0: never.
@@ -117,10 +119,13 @@ impl Keys {
     }
 
     /// Notes that a change began at `seen`, and waits for a token of the candidate.
-    pub(crate) fn hold_change(&mut self, key: KeyHash, seen: Moment) {
+    pub(crate) fn hold_change(&mut self, key: KeyHash, seen: Moment, connection: ConnectionId) {
         let facts = self.edit(key);
         if facts.held == 0 {
             facts.held_since = seen;
+            facts.held_by = Some(connection);
+        } else if facts.held_by != Some(connection) {
+            facts.held_by = None;
         }
         facts.held += 1;
     }
@@ -214,7 +219,7 @@ impl Keys {
         }
         // A request before the change was also executed before it: the client of the change had its
         // token.
-        if facts.held > 0 && seen > facts.held_since {
+        if facts.held > 0 && seen > facts.held_since && facts.held_by != Some(connection) {
             return Some(Explained::Raced);
         }
         if facts.is_uncertain {
@@ -289,10 +294,11 @@ mod tests {
         let mut keys = Keys::new(100);
         let before = keys.tick();
         let change = keys.tick();
-        keys.hold_change(7, change);
+        keys.hold_change(7, change, 1);
         let after = keys.tick();
         assert_eq!(keys.excuse(7, before, 2), None);
         assert_eq!(keys.excuse(7, after, 2), Some(Explained::Raced));
+        assert_eq!(keys.excuse(7, after, 1), None, "one connection has an order");
         keys.release_change(7);
         assert_eq!(keys.excuse(7, after, 2), None);
     }

@@ -168,7 +168,7 @@ impl Pair {
         match asked.unsent {
             None => {
                 if asked.changes && asked.is_held {
-                    context.keys.hold_change(asked.key, asked.seen);
+                    context.keys.hold_change(asked.key, asked.seen, self.connection);
                 } else if asked.changes {
                     context.keys.begin_change(asked.key, self.connection);
                     asked.has_begun = true;
