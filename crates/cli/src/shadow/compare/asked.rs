@@ -116,6 +116,8 @@ pub(crate) struct Asked {
     pub(crate) is_held: bool,
     /// True if [`Keys`](super::keys::Keys) counts the request as a change in flight.
     pub(crate) has_begun: bool,
+    /// True if [`Keys`](super::keys::Keys) expects tokens of the request.
+    pub(crate) has_begun_read: bool,
     /// True if the candidate has no known token in its place.
     pub(crate) is_token_unknown: bool,
     /// True if keys may follow.
@@ -212,6 +214,7 @@ impl Asked {
             token: None,
             is_held: false,
             has_begun: false,
+            has_begun_read: false,
             is_token_unknown: false,
             is_open: false,
             unsent: None,

@@ -209,7 +209,7 @@ impl Context {
         if asked.verb == Verb::Flush {
             self.keys.end_flush();
         }
-        if asked.reads_token {
+        if asked.has_begun_read {
             self.keys.end_tokens(asked.key, tokens);
             asked.more_keys.iter().for_each(|key| self.keys.end_tokens(*key, None));
         }

@@ -117,18 +117,24 @@ impl Link {
         keys: &Keys,
         mut resolved: impl FnMut(Moment, bool),
     ) -> io::Result<usize> {
+        let mut latest = None;
         while let Some(hole) = self.holes.front() {
+            let key = Some(hole.key);
             match keys.translate(hole.key, hole.token) {
                 Translation::Pending if hole.since.elapsed() < TOKEN_PATIENCE => break,
                 Translation::Token(token) => {
                     resolved(hole.seen, true);
                     self.fill(token);
                 }
+                // The response to the request before may contain the token. The caller notes that
+                // only after this call.
+                Translation::Unknown if latest == key => break,
                 Translation::Pending | Translation::Unknown => {
                     resolved(hole.seen, false);
                     self.holes.pop_front();
                 }
             }
+            latest = key;
         }
         let end = self.holes.front().map_or(self.out.len(), |hole| hole.place.start);
         let begin = self.sent;

@@ -109,6 +109,10 @@ impl Pair {
             };
             asked.is_token_unknown = !is_known;
             asked.is_held = false;
+            if asked.reads_token {
+                context.keys.begin_tokens(asked.key);
+                asked.has_begun_read = true;
+            }
             if asked.changes {
                 // Before this moment the candidate could not execute the change.
                 context.keys.release_change(asked.key);

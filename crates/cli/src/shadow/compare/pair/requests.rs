@@ -173,8 +173,9 @@ impl Pair {
                     context.keys.begin_change(asked.key, self.connection);
                     asked.has_begun = true;
                 }
-                if asked.reads_token {
+                if asked.reads_token && !asked.is_held {
                     context.keys.begin_tokens(asked.key);
+                    asked.has_begun_read = true;
                 }
                 if asked.verb == Verb::Flush {
                     context.keys.begin_flush();
