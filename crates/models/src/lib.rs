@@ -1,5 +1,6 @@
 //! Models of protocols between processes, searched exhaustively. Only tests use the crate: those of
-//! the disk tier, and those of the near cache, which are here.
+//! the disk tier, and those of the near cache and of `larder warm`, which are
+//! here.
 //!
 //! Cargo optimizes whole crates. The server is not optimized for its tests, and a search would take
 //! several times as long there, so the models have their own crate.
@@ -11,5 +12,7 @@ pub mod search;
 
 #[cfg(test)]
 mod near;
+#[cfg(test)]
+mod warm;
 
 pub use rules::Rules;
