@@ -1,39 +1,20 @@
-//! Which origin each key belongs to: libmemcached's ketama with weights.
-//!
-//! Each origin has points on a circle of 32-bit hashes, about 160 times its share of the weights. A
-//! key belongs to the origin of the first point at or after its hash. If a weight changes, few keys
-//! move. The hashes are MD5, and the points and their order are those of libmemcached's weighted
-//! ketama, including its rounding in `float`, so that a program that uses the servers itself finds
-//! the same owners.
+//! Which origin each key belongs to.
 
 use larder_options::Origin;
-use md5::{Digest, Md5};
 
 use super::weights::Weights;
 
-/// The points of all origins.
+/// The ring of the origins, and their weights.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Hashes, in ascending order, with the numbers of their origins.
-    points: Box<[(u32, u16)]>,
+    points: larder_ring::Ring,
     weights: Weights,
 }
 
 impl Ring {
     pub(super) fn new(origins: &[Origin], weights: Weights) -> Self {
-        let mut points = Vec::new();
-        for (number, origin) in origins.iter().enumerate() {
-            let name = origin.address.ketama_name();
-            for sum in 0..weights.sums_of(number) {
-                let sum: [u8; 16] = Md5::digest(format!("{name}-{sum}")).into();
-                let (hashes, _) = sum.as_chunks::<HASH_BYTES>();
-                let hashes = hashes.iter().map(|bytes| u32::from_le_bytes(*bytes));
-                points.extend(hashes.map(|hash| (hash, number as u16)));
-            }
-        }
-        // Origins with the same hash stay in their order.
-        points.sort_by_key(|(hash, _)| *hash);
-        Self { points: points.into(), weights }
+        let names: Vec<_> = origins.iter().map(|origin| origin.address.ketama_name()).collect();
+        Self { points: larder_ring::Ring::new(&names, weights.all()), weights }
     }
 
     pub(crate) fn weights(&self) -> &Weights {
@@ -42,30 +23,14 @@ impl Ring {
 
     /// Returns the number of the origin that a key belongs to.
     pub(super) fn owner_of(&self, key: &[u8]) -> usize {
-        let sum: [u8; 16] = Md5::digest(key).into();
-        let hash = sum.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        let at = self.points.partition_point(|(point, _)| *point < hash);
-        // After the last point the circle begins again.
-        let owner = self.points.get(at).or(self.points.first());
-        owner.map_or(0, |(_, origin)| usize::from(*origin))
+        self.points.owner_of(key)
     }
 
     /// Returns the part of all hashes that belongs to each origin.
     pub(crate) fn shares(&self) -> Vec<f64> {
-        let mut shares = vec![0.0; self.weights.count()];
-        let mut before = self.points.last().map_or(0, |(hash, _)| *hash);
-        for (hash, origin) in &self.points {
-            shares[usize::from(*origin)] += f64::from(hash.wrapping_sub(before)) / CIRCLE;
-            before = *hash;
-        }
-        shares
+        self.points.shares()
     }
 }
-
-const HASH_BYTES: usize = 4;
-
-/// The number of hashes.
-const CIRCLE: f64 = 4_294_967_296.0;
 
 #[cfg(test)]
 mod tests {
@@ -117,17 +82,6 @@ mod tests {
         for (share, expected) in shares.iter().zip([0.125, 0.25, 0.625]) {
             assert!((share - expected).abs() < 0.05, "{shares:?}");
         }
-    }
-
-    #[test]
-    fn few_keys_move_when_a_weight_changes() {
-        let (before, after) = (ring("a:1,b:1,c:1,d:1"), ring("a:1,b:1,c:1,d:1:2"));
-        let owners = (0..10_000).map(|key: u32| {
-            (before.owner_of(&key.to_le_bytes()), after.owner_of(&key.to_le_bytes()))
-        });
-        let moved: Vec<_> = owners.filter(|(before, after)| before != after).collect();
-        // The share of the last one grows from 0.25 to 0.4.
-        assert!((1000..2200).contains(&moved.len()), "{} of 10000", moved.len());
     }
 
     /// A server that clients know by name may be encrypted for the near cache only.

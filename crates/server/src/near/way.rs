@@ -45,6 +45,7 @@ impl Way {
             | Command::Follow { .. }
             | Command::Follower { .. }
             | Command::Copy(_)
+            | Command::Warm(_)
             | Command::Region
             | Command::NoteReads { .. }
             | Command::Name { .. }

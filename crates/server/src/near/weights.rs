@@ -125,13 +125,14 @@ impl Weights {
         weights.checked(origins)
     }
 
-    /// Returns the number of MD5 sums of an origin, each of which is four points. libmemcached
-    /// computes it in `float`.
-    pub(super) fn sums_of(&self, origin: usize) -> u32 {
-        let total: u64 = self.0.iter().map(|weight| u64::from(*weight)).sum();
-        let share = self.0[origin] as f32 / total as f32;
-        let sums = share * POINTS / POINTS_PER_SUM * self.0.len() as f32;
-        ((f64::from(sums) + 0.000_000_000_1) as f32).floor() as u32
+    /// Returns the number of MD5 sums of an origin on the ring.
+    fn sums_of(&self, origin: usize) -> u32 {
+        larder_ring::sums_of(&self.0, origin)
+    }
+
+    /// Returns all weights, in the order of the origins.
+    pub(super) fn all(&self) -> &[u32] {
+        &self.0
     }
 
     /// Returns the number of origins.
@@ -161,10 +162,6 @@ fn read(path: &Path) -> io::Result<String> {
         false => Ok(text),
     }
 }
-
-/// The points of each origin if all weights are the same.
-const POINTS: f32 = 160.0;
-const POINTS_PER_SUM: f32 = 4.0;
 
 /// More than 64 origins need.
 const FILE_BYTES_MAX: u64 = 64 * 1024;

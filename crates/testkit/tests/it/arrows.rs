@@ -15,13 +15,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("region", &[]),
     ("tier", &["item"]),
     ("dump", &["item"]),
+    ("ring", &[]),
     ("options", &["item"]),
     ("protocol", &["item"]),
     ("engine", &["item", "stats", "region"]),
     ("larder", &["item", "stats", "options", "region", "engine", "protocol", "tier"]),
-    ("server", &["item", "stats", "options", "protocol", "larder"]),
+    ("server", &["item", "dump", "stats", "options", "ring", "protocol", "larder"]),
     ("loadgen", &["protocol", "options"]),
-    ("cli", &["item", "larder", "loadgen", "dump", "protocol", "options"]),
+    ("cli", &["item", "larder", "loadgen", "dump", "protocol", "options", "ring"]),
     ("capi", &["larder", "item"]),
 ];
 
