@@ -86,6 +86,12 @@ impl Engine {
         self.peers().raise_versions(past);
     }
 
+    /// Makes all versions that are given from now on higher than all earlier ones, and returns the
+    /// highest of these. Versions above 2⁵³, which clients have requested, do not count.
+    pub fn end_versions(&self) -> u64 {
+        self.peers().end_versions()
+    }
+
     #[inline]
     pub(crate) fn region(&self) -> &Region {
         self.reclaimer.region()

@@ -12,8 +12,9 @@ use std::fmt;
 /// The calls come from all threads, some of them under the lock of a group: a listener must be
 /// short, and must not use the cache.
 pub trait ChangeListener: fmt::Debug + Send + Sync {
-    /// An operation on this key begins, which will probably be reported. The listener may load what
-    /// it will need then, so that it need not wait for memory.
+    /// An operation that may change the item of this key begins: no other thread can read the
+    /// change yet. The listener may load what it will need when the change is reported, so that it
+    /// need not wait for memory then. A removal by prefix and a clear are not announced.
     #[inline]
     fn expect(&self, key: &[u8]) {
         let _ = key;

@@ -322,6 +322,17 @@ impl Peers {
         }
     }
 
+    /// See `Engine::end_versions`.
+    pub(crate) fn end_versions(&self) -> u64 {
+        let slots = self.region.layout().thread_slots as u64;
+        let turns = self.used_slots_at().map(|at| self.region.word(at + VERSIONS).load(Relaxed));
+        let turn = turns.max().unwrap_or(0);
+        let given = (turn + 1).saturating_mul(1 << slots.ilog2()) - 1;
+        let past = given.max(self.region.word(global::ASKED_VERSION).load(Relaxed));
+        self.raise_versions(past);
+        past
+    }
+
     /// Counts `change` more filled slots.
     pub(crate) fn note_slots(&self, thread: &ThreadSlot, change: i64) {
         let untold = self.region.word(thread.at + UNTOLD_SLOTS);

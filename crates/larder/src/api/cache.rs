@@ -453,7 +453,8 @@ impl Cache {
     /// Returns the interface for operations with an explicit way to wait for the disk.
     #[inline(always)] // A call that returns it through memory costs a tenth of a get.
     pub fn raw<'a>(&'a self, wait: Wait<'a>) -> Raw<'a> {
-        Raw { backend: Backend { shared: self.shared(), now: self.now(), wait } }
+        let (shared, now) = (self.shared(), self.now());
+        Raw { backend: Backend { shared, now, wait, announces: true } }
     }
 
     /// Returns the interface for operations that wait for the disk themselves.

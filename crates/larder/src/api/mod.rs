@@ -8,6 +8,7 @@ pub mod get;
 pub mod load;
 pub mod prefix;
 mod read;
+mod restored;
 pub mod set;
 pub mod signed;
 pub mod stats;

@@ -41,6 +41,7 @@ impl Cache {
     /// ```
     pub fn give_up(&self, request: &StoreRequest<'_>) {
         self.shared().flights.detach(request.key);
+        self.shared().engine.expect_change(request.key);
         self.blocking().backend.in_memory(|engine, operation| engine.give_up(operation, request));
         self.shared().engine.report_change(request.key);
     }

@@ -19,7 +19,7 @@ impl Backend<'_> {
         is_absent: impl Fn(&T) -> bool,
         mut change: impl FnMut(&Engine, &Operation<'_>) -> Result<T, StoreError>,
     ) -> Poll<Result<T, StoreError>> {
-        self.shared.engine.expect_change(key);
+        self.announce(key);
         let Some(tier) = self.shared.tier.usable()? else {
             let outcome = self.in_memory(change);
             self.report(key, &outcome, &is_absent);
@@ -35,6 +35,7 @@ impl Backend<'_> {
 
     /// Removes an item, which may be only on the disk.
     pub(crate) fn remove(self, key: &[u8], cas: Option<u64>) -> Poll<Result<Deletion, StoreError>> {
+        self.announce(key);
         let is_absent = |deletion: &Deletion| *deletion == Deletion::NotFound;
         let Some(tier) = self.shared.tier.usable()? else {
             let outcome = self.in_memory(|engine, operation| engine.delete(operation, key, cas));

@@ -28,9 +28,19 @@ pub(crate) struct Backend<'a> {
     pub(crate) now: Second,
     /// How the operation waits for the disk.
     pub(crate) wait: Wait<'a>,
+    /// False if the change listener does not learn beforehand that the operation begins.
+    pub(crate) announces: bool,
 }
 
 impl Backend<'_> {
+    /// Tells the change listener that a change of this key begins.
+    #[inline]
+    pub(crate) fn announce(self, key: &[u8]) {
+        if self.announces {
+            self.shared.engine.expect_change(key);
+        }
+    }
+
     /// Runs an operation in memory.
     #[inline]
     pub(crate) fn in_memory<T>(self, run: impl FnOnce(&Engine, &Operation<'_>) -> T) -> T {

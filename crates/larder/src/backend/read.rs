@@ -25,7 +25,7 @@ impl Backend<'_> {
         out: &mut S,
         head: &mut impl FnMut(&mut S, &Meta),
     ) -> Poll<Read> {
-        let Self { shared, now, wait } = self;
+        let Self { shared, now, wait, .. } = self;
         let tier = match shared.tier.usable() {
             Ok(Some(tier)) => tier,
             Ok(None) => return Poll::Ready(Read::Miss(Miss::Absent)),

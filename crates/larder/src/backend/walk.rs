@@ -99,7 +99,7 @@ impl Walk {
             }
         });
         if let Some(tier) = shared.tier.own() {
-            let backend = Backend { shared, now, wait };
+            let backend = Backend { shared, now, wait, announces: true };
             for dumped in &out[shown..] {
                 // A listed item must not disappear in a power loss, unless the log has failed.
                 let _ = backend.await_durable(tier, &dumped.key);

@@ -24,7 +24,7 @@ impl Raw<'_> {
     ///
     /// Cost: same as [`Raw::needs_disk`].
     pub fn must_look_up(self, key: &[u8], asking: DiskNeed) -> bool {
-        let Backend { shared, now, wait } = self.backend;
+        let Backend { shared, now, wait, .. } = self.backend;
         let is_resident = || shared.engine.peek(key, now).is_some();
         shared.tier.own().is_some_and(|tier| tier.must_look_up(key, asking, wait, is_resident))
     }

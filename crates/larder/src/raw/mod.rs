@@ -32,3 +32,13 @@ use crate::backend::Backend;
 pub struct Raw<'a> {
     pub(crate) backend: Backend<'a>,
 }
+
+impl Raw<'_> {
+    /// Returns the same operations, but the change listener does not learn beforehand that one
+    /// begins ([`ChangeListener::expect`](crate::ChangeListener::expect)). For a caller that is the
+    /// listener itself and holds a lock.
+    #[must_use]
+    pub fn unannounced(self) -> Self {
+        Self { backend: Backend { announces: false, ..self.backend } }
+    }
+}

@@ -101,6 +101,19 @@ impl Upload {
     /// # Errors
     /// Same as [`Upload::store`].
     pub fn store_as(
+        self,
+        request: &StoreRequest<'_>,
+        wait: Wait<'_>,
+    ) -> Result<Stored, StoreError> {
+        self.shared.engine.expect_change(request.key);
+        self.store_unannounced(request, wait)
+    }
+
+    /// Same as [`Upload::store_as`], but unannounced: see [`Raw::unannounced`].
+    ///
+    /// # Errors
+    /// Same as [`Upload::store`].
+    pub fn store_unannounced(
         mut self,
         request: &StoreRequest<'_>,
         wait: Wait<'_>,
@@ -132,7 +145,7 @@ impl Upload {
         wait: Wait<'_>,
     ) -> Result<Stored, StoreError> {
         let (now, wait) = (self.shared.now(), wait.without_asking());
-        let backend = Backend { shared: &self.shared, now, wait };
+        let backend = Backend { shared: &self.shared, now, wait, announces: false };
         let value_bytes = arriving.value_bytes();
         let value = backend
             .with_thread_slot(|engine, thread| engine.take_upload(thread, arriving, backend.now));

@@ -192,7 +192,10 @@ impl Lookup {
         let at = shared.extents.address(self.candidates[self.next]);
         self.next += 1;
         match (seen, at) {
-            (RecordLookup::Own(item), _) => (self.known.own, self.item) = (at, Some(item)),
+            (RecordLookup::Own(mut item), _) => {
+                shared.lives.apply(&mut item);
+                (self.known.own, self.item) = (at, Some(item));
+            }
             (RecordLookup::Unreadable(why), Some(at)) => {
                 self.unreadable.push(at);
                 self.why.get_or_insert(why);

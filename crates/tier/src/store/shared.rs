@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::appender::{Appender, Purpose, SPARE_EXTENTS};
 use super::catalog::{Catalog, KeyBits, Location};
 use super::extents::Extents;
+use super::lives::LifeLimit;
 use super::removal::Removal;
 use super::settings::{Durability, Settings};
 use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
@@ -70,6 +71,8 @@ pub(super) struct Shared<F> {
     pub(super) is_catalog_full: AtomicBool,
     /// The highest version of any item.
     pub(super) version_max: AtomicU64,
+    /// A limit on the lives of items from before the start.
+    pub(super) lives: LifeLimit,
     /// The callbacks that run after each sync.
     wakes: Mutex<Vec<Wake>>,
     /// The removals in progress.
@@ -147,6 +150,7 @@ impl<F> Shared<F> {
             is_cache,
             is_catalog_full: AtomicBool::new(false),
             version_max: AtomicU64::new(0),
+            lives: LifeLimit::default(),
             wakes: Mutex::default(),
             removals: Mutex::default(),
             counts: Counts::default(),
