@@ -49,6 +49,7 @@ pub use typed::memory::{
 pub use typed::near::Near;
 pub use typed::options::{AnswersAs, IgnoredOptions, Io, Options};
 pub use typed::prefixes::Prefixes;
+pub use typed::restore::Restore;
 pub use typed::slabs::Slabs;
 pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
 pub use typed::tuning::Tuning;

@@ -269,6 +269,43 @@ pub enum Refusal {
     NotAlive,
     /// The peer of a change stream has not sent `alive` for a long time.
     FollowerSilent,
+    /// A copy into the server is not possible.
+    Warm(WarmRefusal),
+}
+
+/// Why a server refuses `larder_warm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmRefusal {
+    /// The argument is not in the range.
+    BadSilence,
+    /// The server is a near cache, so it owns no items.
+    NearCache,
+    /// The server is a durable store: the removal of a copy that failed could remove items that
+    /// exist nowhere else.
+    Store,
+    /// This kind of connection cannot copy items.
+    Unconnected,
+    /// Another copy into the server is in progress.
+    Busy,
+    /// The items of a copy that failed are being removed.
+    Undoing,
+    /// The connection copies no items.
+    NotBegun,
+    /// The copy has ended before `larder_warm end`.
+    Over(WarmEnd),
+}
+
+/// Why a copy into a server has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmEnd {
+    /// Its connection has ended.
+    Lost,
+    /// The server cannot record more keys.
+    Full,
+    /// `flush_all`, `delete_prefix` or an admin request removed items.
+    Removal,
+    /// A new process takes over.
+    Upgrade,
 }
 
 #[cfg(test)]

@@ -125,6 +125,8 @@ pub enum Command<'a> {
     },
     /// Fetches an item for a copy.
     Copy(Copied<'a>),
+    /// Begins or ends a copy of items into this server, on the peer's connection.
+    Warm(Warm),
     /// Gives the peer's connection a name, for `stats conns`.
     Name {
         /// The name: 1 to [`NAME_BYTES_MAX`] printable ASCII characters.
@@ -134,6 +136,19 @@ pub enum Command<'a> {
     Kill(KillTarget<'a>),
     /// An administrative command.
     Admin(Admin),
+}
+
+/// The begin or the end of a copy of items into a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warm {
+    /// The peer begins to copy items.
+    Begin {
+        /// The longest time without a request, in milliseconds, after which the copy has failed;
+        /// `None` if the argument is not such a number.
+        max_silence_ms: Option<u32>,
+    },
+    /// The copy is complete.
+    End,
 }
 
 /// The longest name of a connection, in bytes.

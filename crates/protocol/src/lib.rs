@@ -49,10 +49,10 @@ pub mod response;
 pub mod text;
 pub mod version;
 
-pub use admin::{Admin, Refusal, Topics};
+pub use admin::{Admin, Refusal, Topics, WarmEnd, WarmRefusal};
 pub use command::{
     Arithmetic, Command, Copied, Delete, Fetch, Initial, KillTarget, NAME_BYTES_MAX, OwnedCommand,
-    Remains, StatsSection, Store,
+    Remains, StatsSection, Store, Warm,
 };
 pub use frame::{Frame, OwnedFrame};
 pub use parsed::{Bad, Parsed};

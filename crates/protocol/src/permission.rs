@@ -105,7 +105,7 @@ impl<'a> Command<'a> {
             Self::DeletePrefix { prefix: text, base64 } => {
                 Permission::of(Right::Write, Scope::Prefix { text, base64 })
             }
-            Self::FlushAll { .. } => Permission::of(Right::Write, Scope::AllItems),
+            Self::FlushAll { .. } | Self::Warm(_) => Permission::of(Right::Write, Scope::AllItems),
             Self::EndOfKeys
             | Self::NoOp
             | Self::Version

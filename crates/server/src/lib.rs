@@ -46,9 +46,11 @@
 //! | `stats` | the responses of `stats` |
 //! | `server` | the state that all threads share: the cache, passwords, leases |
 //! | `users` | users with rights: their file, logins, the permission of a connection |
+//! | `warming` | copies of items that `larder warm` makes into the server while clients use it |
 //! | `followers` | near caches: which items they may have copied, and the streams that report changes to them |
 //! | `near` | a near cache: the copies, the thread that has the connections to the origin, and which commands it passes on |
 //! | `discovery` | the servers of the cluster, which clients discover: their file or their DNS name |
+//! | `restore` | the dump that a stop writes and a start loads, and the limit on the lives of restored items |
 //! | `observe` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
 //! | `memory` | the memory that the process may use, and `-m` as a percentage of it |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
@@ -73,6 +75,7 @@ mod net;
 mod observe;
 mod priority;
 mod process;
+mod restore;
 mod secret;
 mod server;
 mod session;
@@ -82,6 +85,7 @@ mod succession;
 mod tls;
 mod users;
 mod waker;
+mod warming;
 mod watched;
 mod words;
 

@@ -125,15 +125,21 @@ impl ServerUnderTest {
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
         let mut server = Self { child, address, folder };
-        server.wait_until_it_accepts().with_context(|| format!("{} {args:?}", binary.display()))?;
+        let loads = args.iter().any(|arg| arg.starts_with("--dump"));
+        server
+            .wait_until_it_accepts(loads)
+            .with_context(|| format!("{} {args:?}", binary.display()))?;
         Ok(server)
     }
 
-    fn wait_until_it_accepts(&mut self) -> Result<()> {
+    fn wait_until_it_accepts(&mut self, loads: bool) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let error = match Stream::connect(&self.address) {
-                Ok(_) => return self.wait_until_its_disk_is_open(deadline),
+                Ok(_) if loads || env::var_os("LARDER_TIER").is_some() => {
+                    return self.wait_until_its_items_are_read(deadline);
+                }
+                Ok(_) => return Ok(()),
                 Err(error) => error,
             };
             if let Some(status) = self.child.try_wait()? {
@@ -146,11 +152,11 @@ impl ServerUnderTest {
         }
     }
 
-    /// Waits until the server has opened its directory on disk. A server accepts connections before
-    /// that, and responds with an error. The directories of [`disk_tier`] are empty, so that the
-    /// server opens them immediately.
-    fn wait_until_its_disk_is_open(&self, deadline: Instant) -> Result<()> {
-        while env::var_os("LARDER_TIER").is_some() {
+    /// Waits until the server has opened its directory on disk, or loaded its dump. A server
+    /// accepts connections before that, and responds with an error. The directories of
+    /// [`disk_tier`] are empty, so that the server opens them immediately.
+    fn wait_until_its_items_are_read(&self, deadline: Instant) -> Result<()> {
+        loop {
             let mut stream = Stream::connect(&self.address)?;
             // A server with the binary protocol or TLS ends the connection.
             let Ok(answer) = stream.ask(b"stats\r\n", b"\r\n") else { break };
@@ -158,7 +164,7 @@ impl ServerUnderTest {
                 break;
             }
             if Instant::now() > deadline {
-                bail!("still opens its directory on disk: {}", self.log());
+                bail!("still reads its items: {}", self.log());
             }
             sleep(START_POLL);
         }

@@ -60,6 +60,7 @@ fn unit(id: Id, value: &Value) -> Option<&'static str> {
 /// The units of options that take a plain number.
 const UNITS: &[(Id, &str)] = &[
     (Id::DrainGrace, "s"),
+    (Id::DumpSecs, "s"),
     (Id::ExtItemAge, "s"),
     (Id::ExtItemSize, "bytes"),
     (Id::ExtLowTtl, "s"),
@@ -69,6 +70,8 @@ const UNITS: &[(Id, &str)] = &[
     (Id::IdleTimeout, "s"),
     (Id::LruCrawlerSleep, "µs"),
     (Id::ReadBufMemLimit, "MiB"),
+    (Id::RestoreSecs, "s"),
+    (Id::RestoreTtl, "s"),
     (Id::SlabMinSize, "bytes"),
     (Id::SslWbufSize, "KiB"),
     (Id::TailRepairTime, "s"),

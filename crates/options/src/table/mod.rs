@@ -329,6 +329,19 @@ TierAcceptLoss = Row::new(Place::Long, "tier_accept_loss", Switch)
     .doc("start on a store whose log is damaged, without all items that may be out of date: those \
           that were stored before what is lost; the log is without damage afterwards, so once is \
           enough");
+Dump = Row::new(Place::Long, "dump", Path)
+    .doc("file to which a clean stop writes the items, and from which the next start loads and \
+          removes it, so that a restart keeps the items; the form is that of larder export");
+DumpSecs = Row::new(Place::Long, "dump_secs", number(1, 86_400)).default("30")
+    .doc("seconds that a stop writes to the file of --dump; items that are not written by then \
+          are lost, and the exit status is not 0");
+RestoreSecs = Row::new(Place::Long, "restore_secs", number(1, 86_400)).default("60")
+    .doc("seconds that a start loads items from the file of --dump before it serves without the \
+          rest; until then /ready fails");
+RestoreTtl = Row::new(Place::Long, "restore_ttl", number(0, 31_536_000)).default("0")
+    .doc("seconds after a start for which items live that it has restored: with --dump, -e or \
+          --tier-mode cache; a change that failed while the server was away has left an old value, \
+          and this bounds how long it is served; 0: as long as before");
 Users = Row::new(Place::Long, "users", Path)
     .doc("TOML file of users with passwords, rights and key prefixes: users = [ { name = \"shop\", \
           hash = \"...\", rights = \"write\", prefixes = [\"shop:\"] }, ... ]; clients log in as with -Y or \

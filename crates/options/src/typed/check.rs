@@ -11,6 +11,7 @@ use crate::typed::addresses::wants_readers;
 use crate::typed::discovery;
 use crate::typed::disk_tier::{self, RequestedDiskTier, TierMode};
 use crate::typed::near;
+use crate::typed::restore;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls;
 use crate::value::admin::{AdminAddress, AdminListen};
@@ -59,6 +60,7 @@ pub(crate) fn check_all(
         queues,
         napi_ids,
         ways_in,
+        restore::contradiction,
         filtered,
         readers,
         readers_word,

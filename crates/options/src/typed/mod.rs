@@ -10,6 +10,7 @@ pub(crate) mod near;
 pub(crate) mod options;
 pub(crate) mod paths;
 pub(crate) mod prefixes;
+pub(crate) mod restore;
 pub(crate) mod slabs;
 pub(crate) mod tls;
 pub(crate) mod tuning;

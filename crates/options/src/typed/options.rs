@@ -15,6 +15,7 @@ use crate::typed::log::LogOptions;
 use crate::typed::memory::{self, MemoryShare};
 use crate::typed::near::Near;
 use crate::typed::prefixes::Prefixes;
+use crate::typed::restore::Restore;
 use crate::typed::slabs::Slabs;
 use crate::typed::tls::Tls;
 use crate::typed::tuning::Tuning;
@@ -50,6 +51,8 @@ pub struct Options {
     pub memory_share: Option<MemoryShare>,
     /// `-e`: file to keep the items in; `None`: they are lost when the process ends.
     pub memory_file: Option<PathBuf>,
+    /// `--dump`, `--restore-ttl` and others: what a restart keeps.
+    pub restore: Restore,
     /// Not `-M`: evict when memory is full.
     pub evict: bool,
     /// `-c`: maximum number of connections.
@@ -266,6 +269,7 @@ impl Options {
             memory_bytes: values.bytes(Id::MemoryLimit),
             memory_share: memory::share(&values),
             memory_file: values.text(Id::MemoryFile).map(PathBuf::from),
+            restore: Restore::new(&values),
             evict: !values.switch(Id::DisableEvictions),
             connection_count_max: values.unsigned(Id::ConnLimit),
             lock_memory: values.switch(Id::LockMemory),

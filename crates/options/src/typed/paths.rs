@@ -33,6 +33,7 @@ impl Options {
         let mut paths: Vec<&mut PathBuf> = Vec::new();
         let alone = [
             &mut self.memory_file,
+            &mut self.restore.dump,
             &mut self.pidfile,
             &mut self.auth_file,
             &mut self.users,

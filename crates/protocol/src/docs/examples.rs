@@ -1,7 +1,7 @@
 //! Requests of every row of the page, for tests of servers.
 
 use super::table::{CommandRow, Needs};
-use super::{admin, binary, commands, local, meta, near};
+use super::{admin, binary, commands, local, meta, near, warm};
 use crate::base64;
 use crate::permission::Right;
 
@@ -37,7 +37,7 @@ pub enum Reach {
 pub fn example_requests(key: &[u8]) -> Vec<ExampleRequest> {
     let mut requests = Vec::new();
     let rows = commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS);
-    for row in rows.chain(near::COMMANDS) {
+    for row in rows.chain(near::COMMANDS).chain(warm::COMMANDS) {
         let (required, optional) = row.form.split_once('[').unwrap_or((row.form, ""));
         let optional: Vec<_> =
             optional.split(['[', ']', ' ', '|']).filter(|word| !word.is_empty()).collect();

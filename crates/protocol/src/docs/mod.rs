@@ -11,6 +11,7 @@ mod local;
 mod meta;
 mod near;
 mod table;
+mod warm;
 
 use crate::lines::line::SHORT_LINE_BYTES_MAX;
 use crate::version::WIRE_VERSION;
@@ -25,6 +26,7 @@ pub fn protocol_md() -> String {
     page.push_str(&admin::section());
     page.push_str(&local::section());
     page.push_str(&near::section());
+    page.push_str(&warm::section());
     page.push_str(&errors::section());
     page.push_str(&differences::section());
     page

@@ -42,7 +42,7 @@ fn lines(form: &str) -> [String; 2] {
 #[test]
 fn every_form_is_a_command() {
     let rows = commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS);
-    for row in rows.chain(near::COMMANDS) {
+    for row in rows.chain(near::COMMANDS).chain(warm::COMMANDS) {
         for line in lines(row.form) {
             let parsed = Parser::default().next(line.as_bytes());
             assert!(matches!(parsed, Parsed::Command { .. }), "{line:?}: {parsed:?}");
@@ -57,6 +57,7 @@ fn every_row_has_the_needs_of_its_command() {
         .chain(admin::COMMANDS)
         .chain(local::COMMANDS)
         .chain(near::COMMANDS)
+        .chain(warm::COMMANDS)
         .chain(meta::COMMANDS);
     for row in rows {
         for line in lines(&row.form.replace(" <flag>*", "").replace(" [b]", "")) {
@@ -91,7 +92,7 @@ fn a_fetch_that_changes_its_item_needs_the_right_to_write() {
 #[test]
 fn every_form_that_names_noreply_is_quiet_with_it() {
     let rows = commands::COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS);
-    for row in rows.chain(near::COMMANDS) {
+    for row in rows.chain(near::COMMANDS).chain(warm::COMMANDS) {
         let [_, line] = lines(row.form);
         let parsed = Parser::default().next(line.as_bytes());
         let Parsed::Command { frame, .. } = parsed else { panic!("{line:?}: {parsed:?}") };
@@ -125,6 +126,7 @@ fn every_form_names_a_command_and_no_other_name_does() {
         .chain(admin::COMMANDS)
         .chain(local::COMMANDS)
         .chain(near::COMMANDS)
+        .chain(warm::COMMANDS)
         .chain(meta::COMMANDS);
     let forms: BTreeSet<&str> =
         rows.map(|row| row.form.split_whitespace().next().unwrap()).collect();

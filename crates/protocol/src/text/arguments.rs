@@ -5,7 +5,7 @@ use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 use crate::admin::Refusal;
 use crate::cluster::CLUSTER;
 use crate::command::{
-    Arithmetic, Command, Copied, Delete, KillTarget, NAME_BYTES_MAX, StatsSection, Store,
+    Arithmetic, Command, Copied, Delete, KillTarget, NAME_BYTES_MAX, StatsSection, Store, Warm,
 };
 use crate::frame::Frame;
 use crate::lines::key::short;
@@ -243,6 +243,16 @@ impl<'a> Arguments<'a> {
         let token = self.words.next().and_then(follow::token);
         let token = token.filter(|_| self.words.next().is_none());
         self.answered(Command::Follower { token })
+    }
+
+    /// `<max silence ms>` or `end`
+    pub(super) fn warm(mut self) -> Parsed<'a> {
+        let warm = match (self.words.next(), self.words.next()) {
+            (Some(b"end"), None) => Warm::End,
+            (Some(ms), None) => Warm::Begin { max_silence_ms: number::unsigned_32(ms) },
+            _ => Warm::Begin { max_silence_ms: None },
+        };
+        self.answered(Command::Warm(warm))
     }
 
     /// `<key> [b] [m<bytes>]`

@@ -1,6 +1,6 @@
 //! The error texts for refused commands; those of administrative commands are memcached's.
 
-use crate::admin::{DumpForm, Refusal};
+use crate::admin::{DumpForm, Refusal, WarmEnd, WarmRefusal};
 use crate::permission::{Denial, Right};
 
 /// Returns the line of a refusal, without its end.
@@ -61,6 +61,36 @@ pub(super) fn words(refusal: Refusal) -> &'static str {
         }
         Refusal::NotAlive => "CLIENT_ERROR a change stream accepts only the line alive <n>",
         Refusal::FollowerSilent => "CLIENT_ERROR no line alive <n> arrived in time",
+        Refusal::Warm(refusal) => warm(refusal),
+    }
+}
+
+/// Returns the line of a refused copy between servers, without its end.
+fn warm(refusal: WarmRefusal) -> &'static str {
+    match refusal {
+        WarmRefusal::BadSilence => {
+            "CLIENT_ERROR usage: larder_warm <100 to 60000 milliseconds> or larder_warm end"
+        }
+        WarmRefusal::NearCache => "CLIENT_ERROR this server is a near cache; warm its origin",
+        WarmRefusal::Store => "CLIENT_ERROR this server is a store (--tier-mode store)",
+        WarmRefusal::Unconnected => "CLIENT_ERROR larder_warm needs TCP or a unix socket",
+        WarmRefusal::Busy => "SERVER_ERROR another copy is in progress; try again later",
+        WarmRefusal::Undoing => {
+            "SERVER_ERROR the items of a failed copy are being removed; try again later"
+        }
+        WarmRefusal::NotBegun => "CLIENT_ERROR no larder_warm <ms> before larder_warm end",
+        WarmRefusal::Over(WarmEnd::Lost) => "SERVER_ERROR the copy has ended: connection lost",
+        WarmRefusal::Over(WarmEnd::Full) => {
+            "SERVER_ERROR the copy has ended: more keys were copied or changed than the server \
+             can record; raise -m"
+        }
+        WarmRefusal::Over(WarmEnd::Removal) => {
+            "SERVER_ERROR the copy has ended: a client removed many items (flush_all or \
+             delete_prefix)"
+        }
+        WarmRefusal::Over(WarmEnd::Upgrade) => {
+            "SERVER_ERROR the copy has ended: upgrade in progress; try again later"
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::watched;
 /// Reads the file.
 ///
 /// # Errors
-/// Returns why it cannot be read or what is wrong with it, and what is expected.
+/// Returns the reason why it cannot be read or used, and the expected form.
 pub(super) fn read(path: &Path) -> Result<(Nodes, Stamp), String> {
     let unreadable = |error: io::Error| format!("{error}; {EXPECTED}");
     // Opening a pipe would wait for a writer.
@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<(Nodes, Stamp), String> {
         return Err(format!("it has more than {FILE_BYTES_MAX} bytes; {EXPECTED}"));
     }
     let (nodes, version) = parse(&bytes)?;
-    // After the file was read, so that a change since then gets a higher version.
+    // After the file was read, so that a change since then receives a higher version.
     let stamp = version.map_or_else(|| Stamp::Time(watched::changed_secs(path)), Stamp::Given);
     Ok((nodes, stamp))
 }
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path) -> Result<(Nodes, Stamp), String> {
 /// Parses the contents of a file. Returns the servers and the stated version.
 ///
 /// # Errors
-/// Returns the first wrong line, and what is expected.
+/// Returns the first wrong line, and the expected form.
 fn parse(bytes: &[u8]) -> Result<(Nodes, Option<u64>), String> {
     let text = str::from_utf8(bytes)
         .map_err(|error| format!("byte {} is not UTF-8; {EXPECTED}", error.valid_up_to()))?;

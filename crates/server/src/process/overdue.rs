@@ -17,7 +17,7 @@ use crate::log;
 use crate::server::disk_tier;
 
 /// A thread that ends the process when its stop is overdue. Clones share it. `None` without a disk
-/// tier.
+/// tier and without a dump.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overdue(Option<Arc<Shared>>);
 
@@ -43,8 +43,13 @@ impl Overdue {
     /// # Errors
     /// Fails if the system cannot start another thread.
     pub(crate) fn watch(options: &Options) -> io::Result<Self> {
-        let Some(tier) = &options.disk_tier else { return Ok(Self::default()) };
-        let (limit, state, changed) = (tier.stop + MORE, Mutex::default(), Condvar::new());
+        let restore = &options.restore;
+        let limit = match (&options.disk_tier, &restore.dump) {
+            (Some(tier), _) => tier.stop + MORE,
+            (None, Some(_)) => restore.dump_time + MORE,
+            (None, None) => return Ok(Self::default()),
+        };
+        let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { limit, state, changed });
         let watched = Arc::clone(&shared);
         thread::Builder::new().name("overdue".to_owned()).spawn(move || watched.run())?;

@@ -30,7 +30,7 @@ use crate::observe::conn_table::Ends;
 use crate::process::daemon::DetachedProcess;
 use crate::process::early_stop::EarlyStop;
 use crate::process::main_loop::MainLoop;
-use crate::process::opening::Opening;
+use crate::process::opening::{Opening, Opens};
 use crate::process::overdue::Overdue;
 use crate::process::signals::Signals;
 use crate::process::steps::{Step, reach};
@@ -38,15 +38,16 @@ use crate::process::supervisor::Supervisor;
 use crate::process::syscalls::Needs;
 use crate::process::upgrade::Upgrade;
 use crate::process::upgrade::activation;
-use crate::process::upgrade::handover::{Handover, Predecessor};
+use crate::process::upgrade::handover::{Handover, Predecessor, Texts};
 use crate::process::upgrade::inherited::{Inherited, InheritedSocket};
 use crate::process::upgrade::listeners::Changes;
 use crate::process::upgrade::program::Program;
 use crate::process::workers::{self, Workers};
 use crate::process::{announce, daemon, limits, pidfile, privileges, syscalls};
+use crate::restore::{self, LifeLimit};
 use crate::server::credentials::Credentials;
-use crate::server::error::{ServerError, UsersError};
-use crate::server::open::{self, InheritedMemory, Takeover, UnopenedCache};
+use crate::server::error::UsersError;
+use crate::server::open::InheritedMemory;
 use crate::server::progress::Progress;
 use crate::server::statistics::threads::Thread;
 use crate::server::{Server, disk_tier};
@@ -54,6 +55,7 @@ use crate::session::execute::disk_threads::DiskThreads;
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
 use crate::users::Users;
+use crate::waker::Waker;
 use crate::watched::Watcher;
 use crate::words::CountedNoun;
 
@@ -90,7 +92,7 @@ fn start(
 ) -> Result<(), Failure> {
     let (mut ground, inherited) = prepare(&mut options, warnings)?;
     let (memory_control, memory_watch) = memory::start::start(&options, Path::new("/"));
-    let InheritedState { predecessor, sockets, memory, admin, cluster } = inherited;
+    let InheritedState { predecessor, sockets, memory, admin, texts } = inherited;
     let entrance = Entrance::open(&options, &mut ground, sockets, admin, leftovers)?;
     let Entrance { sockets, datagrams, is_given, changes, mut http, pidfile } = entrance;
     if options.drop_privileges {
@@ -107,30 +109,30 @@ fn start(
     let handed_over = predecessor.as_ref().map(|predecessor| (predecessor, memory));
     let (cache, opening) = opens.open(handed_over, &early_stop, &mut http)?;
     overdue.note_open(&cache);
-    let mut server = with_cache(options, cache, predecessor.as_ref(), cluster.as_deref())?;
+    let mut server = with_cache(options, cache, predecessor.as_ref(), &texts)?;
     server.access.certificates = ground.certificates;
     server.memory = memory_control;
     server.connections.count_max = ground.connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
-    show_classes(&server);
     enroll(&server, &sockets, &datagrams);
     reach(Step::CacheOpen);
     // From here on the main thread never waits for the disk.
     early_stop.retire().map_err(|error| os_failure("get signals", &error))?;
     let disk_threads = DiskThreads::start(&server).map_err(no_thread)?;
     let _near = NearThreads::start(server.near.as_ref()).map_err(no_thread)?;
+    conclude_restore(&server)?;
     let (inboxes, workers) = workers::start(&server, &datagrams, disk_threads.as_ref())?;
     reach(Step::WorkersRun);
     end_opening(opening, &server, &inboxes);
     reach(Step::OpeningEnded);
-    let wakers = inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect();
-    http.serve(&server, wakers, disk_threads);
+    http.serve(&server, wakers_of(&inboxes), disk_threads);
     start_http(&mut http, options, &progress)?;
     if let Some(pidfile) = pidfile
         && let Err(failure) = pidfile.publish(predecessor.as_ref().and_then(|of| of.pid))
     {
         end(&server, &inboxes, workers);
+        restore::save(&server.cache, &server.options.restore);
         return Err(failure);
     }
     reach(Step::PidfileWritten);
@@ -268,13 +270,20 @@ fn with_cache(
     options: Options,
     cache: Cache,
     predecessor: Option<&Predecessor>,
-    cluster: Option<&str>,
+    texts: &Texts,
 ) -> Result<Server, Failure> {
     let credentials = credentials(&options)?;
     let server = Server::with(options, credentials, cache);
-    let server = server.map_err(|error| Failure::new(error.exit_code(), error))?;
-    if let (Some(discovery), Some(cluster)) = (&server.discovery, cluster) {
+    let mut server = server.map_err(|error| Failure::new(error.exit_code(), error))?;
+    if let (Some(discovery), Some(cluster)) = (&server.discovery, &texts.cluster) {
         discovery.inherit(cluster).map_err(|error| Failure::new(EXIT_USAGE, error))?;
+    }
+    server.life_limit = match predecessor {
+        Some(_) => texts.lives.as_deref().and_then(LifeLimit::parse),
+        None => server.options.restore.ttl.map(|ttl| LifeLimit::begin(&server.cache, ttl)),
+    };
+    if let Some(limit) = server.life_limit {
+        limit.apply_to_disk(&server.cache);
     }
     if let Some(pid) = predecessor.and_then(|predecessor| predecessor.pid) {
         server.succession.await_end_of(pid);
@@ -345,11 +354,16 @@ fn serve(
     }
     main_loop.supervisor.notify_stopping();
     let left = end(server, inboxes, workers);
+    let is_saved = restore::save(&server.cache, &server.options.restore);
     // Last, because until then the admin listener reports that the server stops.
     main_loop.http.stop();
     reach(Step::HttpEnded);
     remove_pidfile(&server.options);
-    check_left(left)
+    check_left(left)?;
+    match is_saved {
+        true => Ok(()),
+        false => Err(Failure::new(EXIT_FAILURE, "the stop lost items: see above")),
+    }
 }
 
 /// Removes the pid file, as memcached does with `-d`.
@@ -420,20 +434,20 @@ struct InheritedState {
     memory: Option<InheritedMemory>,
     /// The sockets of the predecessor's admin listener.
     admin: Vec<OwnedFd>,
-    /// The servers of the cluster that the predecessor knew.
-    cluster: Option<String>,
+    /// What the predecessor knew, as text.
+    texts: Texts,
 }
 
 /// Receives the state from the predecessor, or the sockets from the service manager.
 fn inherit() -> Result<InheritedState, Failure> {
     if let Some((predecessor, handover)) = Predecessor::find()? {
-        let Handover { sockets, memory, admin, cluster } = handover;
+        let Handover { sockets, memory, admin, texts } = handover;
         let (predecessor, sockets) = (Some(predecessor), Some(sockets));
-        return Ok(InheritedState { predecessor, sockets, memory, admin, cluster });
+        return Ok(InheritedState { predecessor, sockets, memory, admin, texts });
     }
     let sockets = Some(activation::take()?).filter(|sockets| !sockets.is_empty());
-    let (predecessor, memory, cluster) = (None, None, None);
-    Ok(InheritedState { predecessor, sockets, memory, admin: Vec::new(), cluster })
+    let (predecessor, memory, texts) = (None, None, Texts::default());
+    Ok(InheritedState { predecessor, sockets, memory, admin: Vec::new(), texts })
 }
 
 /// Reads the tokens of the admin listener, if it exists and has a token file. Like the
@@ -460,85 +474,13 @@ fn open_http(
     Ok(Http::new(sockets, ground.tokens.take(), on_wire, ground.certificates.clone()))
 }
 
-fn start_http(http: &mut Http, options: &Options, progress: &Progress) -> Result<(), Failure> {
+pub(super) fn start_http(
+    http: &mut Http,
+    options: &Options,
+    progress: &Progress,
+) -> Result<(), Failure> {
     let started = http.start(options, progress);
     started.map_err(|error| os_failure("start the admin listener", &error))
-}
-
-/// The parameters for opening the cache and for serving clients during that time.
-struct Opens<'a> {
-    options: &'a Options,
-    sockets: &'a [Socket],
-    progress: &'a Progress,
-    supervisor: &'a Supervisor,
-}
-
-impl Opens<'_> {
-    /// Opens the cache. If it has a directory, also returns the thread that serves clients during
-    /// that time.
-    ///
-    /// A predecessor serves until it releases the directory. From then until this process has
-    /// opened it, no process serves. So this process asks for the directory only after it has
-    /// opened everything else, and has checked as far as possible that it can open the directory.
-    fn open(
-        &self,
-        handed_over: Option<(&Predecessor, Option<InheritedMemory>)>,
-        early_stop: &EarlyStop,
-        http: &mut Http,
-    ) -> Result<(Cache, Option<Opening>), Failure> {
-        let (predecessor, takeover) = match handed_over {
-            Some((predecessor, memory)) => (Some(predecessor), Some(Takeover { memory })),
-            None => (None, None),
-        };
-        let mut opening = None;
-        if predecessor.is_none() {
-            start_http(http, self.options, self.progress)?;
-            opening = self.begin()?;
-        }
-        let failure = |error: ServerError| Failure::new(error.exit_code(), error);
-        let observer = self.observer(early_stop);
-        let cache = open::prepare(self.options, takeover, observer).map_err(failure)?;
-        reach(Step::MemoryMapped);
-        if let (Some(predecessor), Some(_)) = (predecessor, &self.options.disk_tier) {
-            self.rehearse(&cache)?;
-            reach(Step::Rehearsed);
-            opening = self.begin()?;
-            let released = predecessor.ask_release();
-            released
-                .map_err(|error| os_failure("take the directory of --tier-path over", &error))?;
-            reach(Step::DirectoryTaken);
-            start_http(http, self.options, self.progress)?;
-        }
-        Ok((cache.open().map_err(failure)?, opening))
-    }
-
-    fn observer(&self, early_stop: &EarlyStop) -> disk_tier::Observer {
-        let early_stop = early_stop.clone();
-        let before_change = move || {
-            reach(Step::DirectoryRead);
-            early_stop.pass();
-        };
-        let progress = self.progress.clone();
-        disk_tier::Observer { progress, before_change: Arc::new(before_change) }
-    }
-
-    /// Checks for errors that could keep this process from serving once the predecessor has left
-    /// the directory.
-    fn rehearse(&self, cache: &UnopenedCache) -> Result<(), Failure> {
-        credentials(self.options)?;
-        if let Some(path) = &self.options.users {
-            check_users(path)?;
-        }
-        cache.rehearse().map_err(|error| Failure::new(error.exit_code(), error))
-    }
-
-    /// Serves clients while the cache of a directory opens, which may take long.
-    fn begin(&self) -> Result<Option<Opening>, Failure> {
-        let Self { options, sockets, progress, supervisor } = self;
-        let begin = || Opening::begin(options, sockets, progress, supervisor);
-        let begun = options.disk_tier.as_ref().map(|_| begin()).transpose();
-        begun.map_err(|error| os_failure("start a thread", &error))
-    }
 }
 
 /// Checks the file of `--users`.
@@ -563,6 +505,18 @@ pub(super) fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Fail
     Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
 }
 
+fn wakers_of(inboxes: &[Arc<Inbox>]) -> Vec<Arc<Waker>> {
+    inboxes.iter().map(|inbox| Arc::clone(inbox.waker())).collect()
+}
+
+/// Begins to watch the lives of restored items, and removes their dump.
+fn conclude_restore(server: &Server) -> Result<(), Failure> {
+    let limited = server.life_limit.map(|limit| limit.watch(&server.cache, &server.life.stop));
+    limited.unwrap_or(Ok(())).map_err(|error| os_failure("start a thread", &error))?;
+    let removed = restore::remove(&server.options.restore);
+    removed.map_err(|error| os_failure("remove the dump of --dump", &error))
+}
+
 /// Logs the size classes if commands are logged.
 fn show_classes(server: &Server) {
     if server.log.interest().shows_commands() {
@@ -571,8 +525,10 @@ fn show_classes(server: &Server) {
     }
 }
 
-/// Adds the sockets that are open from the start to the connection table.
+/// Adds the sockets that are open from the start to the connection table, and logs the size classes
+/// if commands are logged.
 fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
+    show_classes(server);
     let now = server.cache.now();
     for socket in sockets {
         let ends = match &socket.address {

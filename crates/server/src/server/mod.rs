@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder::{Cache, LimitError, StoreError, Wait};
 use larder_item::{Deadline, Second};
 use larder_options::{AnswersAs, Options, Tuning};
-use larder_protocol::{ClientError, Refusal};
+use larder_protocol::{ClientError, Refusal, WarmEnd};
 use larder_stats::{Counter, Counters};
 
 use crate::clock::Clock;
@@ -35,9 +35,11 @@ use crate::observe::crawler::Crawler;
 use crate::observe::prefix_removal::PrefixRemovals;
 use crate::observe::readers::Readers;
 use crate::observe::watch::{self, Watchers};
+use crate::restore::LifeLimit;
 use crate::stop::Stop;
 use crate::succession::Succession;
 use crate::users::Users;
+use crate::warming::{Changes, Warming};
 use access::Access;
 use connections::Connections;
 use credentials::Credentials;
@@ -61,11 +63,14 @@ pub struct Server {
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) followers: Arc<Followers>,
+    pub(crate) warming: Arc<Warming>,
     pub(crate) succession: Arc<Succession>,
     pub(crate) connections: Connections,
     pub(crate) statistics: Statistics,
     pub(crate) upkeep: Upkeep,
     pub(crate) life: Life,
+    /// The limit on the lives of items that this start has restored.
+    pub(crate) life_limit: Option<LifeLimit>,
     /// The state of a near cache; `None` if this server owns its items.
     pub(crate) near: Option<Arc<Near>>,
     /// The servers that clients discover; `None` if clients cannot discover servers.
@@ -123,11 +128,7 @@ impl Server {
                 note(leaving);
             }
         });
-        let followers =
-            Arc::new(Followers::new(options.follower_count_max, Arc::clone(&succession)));
-        if followers.are_allowed() {
-            cache.set_change_listener(Arc::clone(&followers) as _);
-        }
+        let (warming, followers) = Changes::observe(&cache, &options, &succession);
         let censuses = Censuses::new(&options, cache.clone(), Arc::clone(classes));
         let stop = Arc::new(Stop::new()?);
         let crawler = Arc::new(Crawler::new(
@@ -154,6 +155,7 @@ impl Server {
             leases: Leases::default(),
             watchers,
             followers,
+            warming,
             succession,
             connections: Connections::new(&options),
             statistics,
@@ -162,6 +164,7 @@ impl Server {
             cache,
             discovery: Discovery::of(&options)?,
             options,
+            life_limit: None,
             near,
         })
     }
@@ -245,6 +248,7 @@ impl Server {
     /// # Errors
     /// Fails if the disk tier refuses changes.
     pub(crate) fn flush(&self, deadline: Deadline, wait: Wait<'_>) -> Result<(), StoreError> {
+        self.warming.interrupt(WarmEnd::Removal);
         self.leases.revoke_all(self.cache.now());
         let options = &self.options;
         match deadline {
@@ -282,7 +286,11 @@ impl Server {
     pub(crate) fn delete_prefix(&self, prefix: &[u8]) -> Result<u64, Refusal> {
         // A client with a lease for a key with this prefix may be about to store a value that it
         // computed before the removal. Leases cannot be found by prefix, so all of them end.
-        self.upkeep.prefix_removals.begin(prefix, || self.leases.revoke_all(self.cache.now()))
+        // The keys that a removal removes are not recorded as changes.
+        self.upkeep.prefix_removals.begin(prefix, || {
+            self.warming.interrupt(WarmEnd::Removal);
+            self.leases.revoke_all(self.cache.now());
+        })
     }
 }
 

@@ -1,19 +1,27 @@
 //! Responses that take longer than a turn: lists of items, statistics, large values, watch lines,
-//! change streams. Also the other commands of near caches, which need the change stream.
+//! change streams. Also the other commands of near caches, which need the change stream, and the
+//! copy of items by `larder warm`.
 
-use larder::{DiskPages, DiskRead};
+use std::sync::Arc;
+
+use larder::{DiskPages, DiskRead, Wait};
 use larder_item::KEY_BYTES_MAX;
-use larder_protocol::{ClientError, Command, Copied, Frame, Refusal, Response, base64, text};
+use larder_protocol::{
+    ClientError, Command, Copied, Frame, Refusal, Response, Warm, WarmRefusal, base64, text,
+};
 
 use super::batch::{Batch, ParsedCommand, Step};
-use super::{Next, Session, State};
+use super::refresh::WaitingRefresh;
+use super::{Allowance, Next, Progress, Session, State};
+use crate::buffers::output::Output;
 use crate::followers::{Follow, StreamStep};
 use crate::observe::dump::{Dump, DumpStep};
 use crate::observe::listing::Listing;
 use crate::observe::watch::Watch;
-use crate::session::execute::CommandResult;
 use crate::session::execute::copy::CopiedItem;
+use crate::session::execute::{CommandResult, Executor};
 use crate::stats::{GatherStep, StatsResponse};
+use crate::warming::WarmSession;
 
 impl Session {
     /// Handles reports of reads: of a local reader in the cache's memory, or of a near cache in its
@@ -238,8 +246,77 @@ impl Session {
         Step::GoOn(parsed.consumed)
     }
 
-    /// True if the connection is a change stream on which no line has arrived for a long time.
+    /// Begins or ends the copy of items that the peer makes into this server.
+    #[cold]
+    pub(super) fn warm(&mut self, batch: &mut Batch<'_>, command: &Command<'_>, frame: &Frame<'_>) {
+        let response = match (command, self.warm.take()) {
+            // A datagram has no connection.
+            _ if self.is_brief => Refusal::Warm(WarmRefusal::Unconnected).into(),
+            (Command::Warm(Warm::Begin { max_silence_ms }), None) => {
+                match WarmSession::begin(&batch.executor.server().warming, *max_silence_ms) {
+                    Ok(session) => {
+                        self.warm = Some(Arc::new(session));
+                        Response::Ok
+                    }
+                    Err(refusal) => refusal.into(),
+                }
+            }
+            (Command::Warm(Warm::Begin { .. }), session) => {
+                self.warm = session;
+                Refusal::Warm(WarmRefusal::Busy).into()
+            }
+            (_, None) => Refusal::Warm(WarmRefusal::NotBegun).into(),
+            (_, Some(session)) => match session.complete() {
+                Ok(()) => Response::Ok,
+                Err(reason) => Refusal::Warm(WarmRefusal::Over(reason)).into(),
+            },
+        };
+        batch.executor.set_warm(self.warm.clone());
+        batch.respond(&response, frame);
+    }
+
+    /// Same as [`Session::receive`], on a connection that copies items into this server.
+    #[cold]
+    pub(super) fn receive_copies(
+        &mut self,
+        executor: &Executor,
+        wait: Wait<'_>,
+        input: &[u8],
+        allowance: Allowance,
+        out: &mut Output,
+    ) -> Progress {
+        self.warm.iter().for_each(|session| session.hear());
+        executor.set_warm(self.warm.clone());
+        let progress = self.receive_commands(executor, wait, input, allowance, out);
+        executor.set_warm(None);
+        progress
+    }
+
+    /// Returns the memory that the session owns beyond its own size, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Payload(payload) => payload.held_bytes(),
+            State::Dump(dump) => dump.held_bytes(),
+            State::Gather(gathering, _) => gathering.held_bytes(),
+            State::Suspended(suspended) => suspended.held_bytes(),
+            State::Login(waiting) => waiting.held_bytes(),
+            State::Refresh(_) => size_of::<WaitingRefresh>(),
+            State::Near(waiting) => waiting.held_bytes(),
+            State::NearValue(arriving) => arriving.held_bytes(),
+            State::Follow(_) => size_of::<Follow>(),
+            State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
+        }
+    }
+
+    /// True if the peer copies items into this server.
+    pub(crate) fn copies_items(&self) -> bool {
+        self.warm.is_some()
+    }
+
+    /// True if no line has arrived for a long time on a connection that is a change stream, or that
+    /// copies items.
     pub(crate) fn is_silent_stream(&self) -> bool {
-        matches!(&self.state, State::Follow(follow) if follow.is_silent())
+        self.warm.as_ref().is_some_and(|session| session.is_silent())
+            || matches!(&self.state, State::Follow(follow) if follow.is_silent())
     }
 }

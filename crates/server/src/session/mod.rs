@@ -34,13 +34,13 @@ use larder_protocol::{
 
 use crate::buffers::output::Output;
 use crate::followers::{Follow, Subscription};
-use crate::observe::conn_table::Stage;
 use crate::observe::dump::Dump;
 use crate::observe::watch::Watch;
 use crate::server::Server;
 use crate::session::execute::{Call, CommandResult, Executor};
 use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{self, RowList, StatsResponse};
+use crate::warming::WarmSession;
 
 use self::access::{SessionAccess, dialects_of};
 pub use self::allowance::{Allowance, Next, Progress};
@@ -83,6 +83,8 @@ pub struct Session {
     fetched_ahead: u64,
     /// The change stream to which the connection of a near cache belongs.
     subscription: Option<Arc<Subscription>>,
+    /// The copy of items that the peer makes into this server.
+    warm: Option<Arc<WarmSession>>,
     /// Times requests, with `--log-slower-than`.
     timer: Option<Box<RequestTimer>>,
 }
@@ -142,6 +144,7 @@ impl Session {
             fetched_ahead: 0,
             access: users.map(|_| Box::default()),
             subscription: None,
+            warm: None,
             timer: server.statistics.slow.as_ref().map(|_| Box::default()),
         }
     }
@@ -172,6 +175,26 @@ impl Session {
         if self.is_revoked() {
             return Progress { consumed: 0, next: Next::Close };
         }
+        if self.warm.is_some() {
+            return self.receive_copies(executor, wait, input, allowance, out);
+        }
+        let progress = self.receive_commands(executor, wait, input, allowance, out);
+        if self.warm.is_some() {
+            // A copy has begun. The next commands may be of another connection.
+            executor.set_warm(None);
+        }
+        progress
+    }
+
+    /// Same as [`Session::receive`], on any connection.
+    fn receive_commands(
+        &mut self,
+        executor: &Executor,
+        wait: Wait<'_>,
+        input: &[u8],
+        allowance: Allowance,
+        out: &mut Output,
+    ) -> Progress {
         let mut batch = Batch {
             executor,
             interest: self.interest(executor),
@@ -428,6 +451,7 @@ impl Session {
             CommandResult::Pending => return self.suspend(parsed),
             CommandResult::Login => return self.begin_login(batch, parsed),
             CommandResult::Refresh => self.begin_refresh(batch, frame),
+            CommandResult::Warm => self.warm(batch, command, frame),
             CommandResult::Name => self.name_connection(batch, command, frame),
             CommandResult::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             CommandResult::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
@@ -555,40 +579,9 @@ impl Session {
         }
     }
 
-    /// Returns the session's stage, for `stats conns`.
-    pub(crate) fn stage(&self) -> Stage {
-        match &self.state {
-            State::Command
-            | State::Suspended(_)
-            | State::Login(_)
-            | State::Refresh(_)
-            | State::Near(_) => Stage::Command,
-            State::Payload(payload) if payload.is_passing() => Stage::Swallow,
-            State::NearValue(_) | State::Payload(_) => Stage::Value,
-            State::Large(..) | State::Dump(_) | State::Gather(..) | State::Rows(_) => Stage::Answer,
-            State::Watch(_) | State::Follow(_) => Stage::Watch,
-        }
-    }
-
     /// True if the peer has requested the end of the connection.
     pub(crate) fn has_quit(&self) -> bool {
         self.has_quit
-    }
-
-    /// Returns the memory that the session owns beyond its own size, in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        match &self.state {
-            State::Payload(payload) => payload.held_bytes(),
-            State::Dump(dump) => dump.held_bytes(),
-            State::Gather(gathering, _) => gathering.held_bytes(),
-            State::Suspended(suspended) => suspended.held_bytes(),
-            State::Login(waiting) => waiting.held_bytes(),
-            State::Refresh(_) => size_of::<WaitingRefresh>(),
-            State::Near(waiting) => waiting.held_bytes(),
-            State::NearValue(arriving) => arriving.held_bytes(),
-            State::Follow(_) => size_of::<Follow>(),
-            State::Command | State::Large(..) | State::Rows(_) | State::Watch(_) => 0,
-        }
     }
 }
 

@@ -8,9 +8,25 @@ use super::batch::{Batch, ParsedCommand, Step, words};
 use super::observer::key_of;
 use super::timer::name;
 use super::{Next, Session, State};
+use crate::observe::conn_table::Stage;
 use crate::observe::slow::TimedRequests;
 
 impl Session {
+    /// Returns the session's stage, for `stats conns`.
+    pub(crate) fn stage(&self) -> Stage {
+        match &self.state {
+            State::Command
+            | State::Suspended(_)
+            | State::Login(_)
+            | State::Refresh(_)
+            | State::Near(_) => Stage::Command,
+            State::Payload(payload) if payload.is_passing() => Stage::Swallow,
+            State::NearValue(_) | State::Payload(_) => Stage::Value,
+            State::Large(..) | State::Dump(_) | State::Gather(..) | State::Rows(_) => Stage::Answer,
+            State::Watch(_) | State::Follow(_) => Stage::Watch,
+        }
+    }
+
     /// Same as [`Self::run`], for a command that is judged, observed or sampled.
     #[inline(never)]
     pub(super) fn run_with_care(

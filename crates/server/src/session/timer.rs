@@ -120,6 +120,7 @@ pub(super) fn name(command: &Command<'_>, frame: &Frame<'_>) -> &'static str {
         Command::Follower { .. } => "larder_follower",
         Command::Copy(_) => "larder_fetch",
         Command::Config { .. } => "config",
+        Command::Warm(_) => "larder_warm",
         Command::Name { .. } => "larder_name",
         Command::Kill(_) => "larder_kill",
         Command::Admin(admin) => admin_name(admin),

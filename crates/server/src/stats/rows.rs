@@ -57,6 +57,14 @@ pub(super) fn slabs(server: &Server, census: &Census, frame: &Frame<'_>, out: &m
     }
 }
 
+fn certificate_expiry_secs(server: &Server) -> u64 {
+    server.access.certificates.as_ref().and_then(|of| of.expiry_secs()).unwrap_or(0)
+}
+
+fn near_state(server: &Server) -> &'static str {
+    server.near.as_ref().map_or("", |near| near.state_name())
+}
+
 /// Returns the value of a gauge.
 fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
     let options = &server.options;
@@ -82,13 +90,8 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::CertificatesAgeSecs => {
             server.access.certificates.as_ref().map_or(0, |certificates| certificates.age_secs())
         }
-        Gauge::CertificateExpirySecs => {
-            let expiry_secs = server.access.certificates.as_ref().and_then(|of| of.expiry_secs());
-            expiry_secs.unwrap_or(0)
-        }
-        Gauge::NearState => {
-            return server.near.as_ref().map_or("", |near| near.state_name()).to_owned();
-        }
+        Gauge::CertificateExpirySecs => certificate_expiry_secs(server),
+        Gauge::NearState => return near_state(server).to_owned(),
         Gauge::NearOrigins => of_near(server, |near| near.origins().len() as u64),
         Gauge::NearOriginsUnreachable => origins_in(server, "unreachable"),
         Gauge::NearOriginsPassing => origins_in(server, "passes"),
@@ -101,6 +104,10 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::ClusterNodes => of_cluster(server, |of| of.list().map_or(0, |of| of.count() as u64)),
         Gauge::ClusterVersion => of_cluster(server, |of| of.list().map_or(0, |of| of.version())),
         Gauge::ClusterStale => of_cluster(server, |of| u64::from(of.is_stale())),
+        Gauge::WarmPhase => return server.warming.progress().0.name().to_owned(),
+        Gauge::WarmStored => server.warming.progress().1.stored,
+        Gauge::WarmRefused => server.warming.progress().1.refused,
+        Gauge::WarmUndone => server.warming.progress().1.undone,
         Gauge::Followers => server.followers.count() as u64,
         Gauge::OutputBudgetBytes => server.connections.budget.bytes_max(),
         Gauge::OutputBudgetUsedBytes => server.connections.budget.held_bytes(),

@@ -27,6 +27,7 @@ mod disk_reads;
 mod disk_tier;
 mod disk_upgrade;
 mod drain;
+mod dump_restart;
 mod dumps;
 mod endurance;
 mod exporter;
@@ -68,6 +69,7 @@ mod udp;
 mod upgrade;
 mod upgrade_scene;
 mod users;
+mod warming;
 mod watch;
 
 use std::path::PathBuf;

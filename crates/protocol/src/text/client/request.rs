@@ -2,7 +2,7 @@
 
 use larder_item::{Direction, StoreMode};
 
-use crate::command::{Arithmetic, Command, Copied, Delete, KillTarget, StatsSection, Store};
+use crate::command::{Arithmetic, Command, Copied, Delete, KillTarget, StatsSection, Store, Warm};
 use crate::lines::key::{UnsendableKey, check_sendable};
 use crate::lines::line::LINE_END;
 use crate::number::push_number;
@@ -65,6 +65,10 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Region => push_words(out, &[local::REQUEST]),
         Command::NoteReads { keys } => push_words(out, &[local::HINT, keys]),
         Command::Follow { .. } | Command::Follower { .. } | Command::Copy(_) => near(out, command)?,
+        Command::Warm(Warm::Begin { max_silence_ms }) => {
+            push_numbered(out, b"larder_warm", max_silence_ms.unwrap_or_default());
+        }
+        Command::Warm(Warm::End) => push_words(out, &[b"larder_warm", b"end"]),
         Command::Name { name } => push_words(out, &[b"larder_name", name]),
         Command::Kill(KillTarget::User(name)) => push_words(out, &[b"larder_kill", b"user", name]),
         Command::Kill(KillTarget::Connection(number)) => {
@@ -95,6 +99,7 @@ fn is_always_answered(command: &Command<'_>) -> bool {
             | Command::Follow { .. }
             | Command::Follower { .. }
             | Command::Copy(_)
+            | Command::Warm(_)
             | Command::Name { .. }
             | Command::Kill(_)
             | Command::Admin(_)

@@ -130,6 +130,7 @@ impl Parser {
             b"larder_kill" => arguments.kill(),
             b"larder_name" => arguments.name_connection(),
             b"larder_region" => arguments.answered(Command::Region),
+            b"larder_warm" => arguments.warm(),
             b"larder_read" => arguments.answered(Command::NoteReads { keys: rest }),
             b"refresh_certs" => arguments.answered(Command::RefreshCertificates),
             b"shutdown" => arguments.shutdown(),
@@ -232,7 +233,7 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
 }
 
 /// The names of all commands, sorted.
-pub(crate) const NAMES: [&[u8]; 45] = [
+pub(crate) const NAMES: [&[u8]; 46] = [
     b"add",
     b"append",
     b"cache_memlimit",
@@ -255,6 +256,7 @@ pub(crate) const NAMES: [&[u8]; 45] = [
     b"larder_name",
     b"larder_read",
     b"larder_region",
+    b"larder_warm",
     b"lease-get",
     b"lease-set",
     b"lru",

@@ -210,7 +210,13 @@ impl Connection {
             && now.saturating_sub(self.active) > idle_secs
     }
 
-    /// True if the connection is a change stream whose near cache has been silent for a long time.
+    /// True if the peer copies items into this server.
+    pub(crate) fn copies_items(&self) -> bool {
+        self.session.copies_items()
+    }
+
+    /// True if the connection is a change stream, or copies items, and its peer has been silent for
+    /// a long time.
     pub(crate) fn is_silent_stream(&self) -> bool {
         self.session.is_silent_stream()
     }

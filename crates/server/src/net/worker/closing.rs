@@ -64,7 +64,17 @@ impl Worker {
         }
     }
 
-    /// Closes change streams whose near caches have been silent for a long time.
+    /// Makes the worker notice if a connection that copies items is silent.
+    #[cold]
+    pub(super) fn watch_copies(&mut self, token: Token) {
+        if self.connections.of(token).is_some_and(Connection::copies_items) {
+            self.following.insert(token);
+            self.arm_ticks();
+        }
+    }
+
+    /// Closes change streams whose near caches have been silent for a long time, and connections
+    /// that copy items and have been silent.
     pub(super) fn close_silent(&mut self) {
         if self.following.is_empty() {
             return;

@@ -529,6 +529,9 @@ impl Worker {
                 self.await_event(token, AWAIT_INPUT);
             }
             TurnOutcome::AwaitInput | TurnOutcome::AwaitOrigin => {
+                if self.executor.server().warming.is_open() {
+                    self.watch_copies(token);
+                }
                 self.await_event(token, AWAIT_INPUT);
             }
             TurnOutcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),

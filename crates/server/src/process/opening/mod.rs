@@ -12,8 +12,10 @@
 
 mod exchange;
 mod guest;
+mod opens;
 mod room;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use opens::Opens;
 pub(crate) use room::Opening;

@@ -41,8 +41,16 @@ pub(crate) struct Handover {
     pub(crate) memory: Option<InheritedMemory>,
     /// The sockets of the admin listener.
     pub(crate) admin: Vec<OwnedFd>,
+    pub(crate) texts: Texts,
+}
+
+/// What the old server knows, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts {
     /// The servers of the cluster, as clients receive them.
     pub(crate) cluster: Option<String>,
+    /// The limit on the lives of restored items.
+    pub(crate) lives: Option<String>,
 }
 
 /// The old server's end of the channel.
@@ -110,6 +118,14 @@ impl Channel {
             send_message(&self.0, &words, &[])?;
         }
         Ok(())
+    }
+
+    /// Adds the limit on the lives of restored items, which also holds for the new process.
+    ///
+    /// # Errors
+    /// Returns the error of the system call.
+    pub(crate) fn hand_lives(&self, limit: &str) -> io::Result<()> {
+        send_message(&self.0, &[LIVES, limit.as_bytes()].concat(), &[])
     }
 
     /// Returns the answer so far, without waiting.
@@ -217,7 +233,7 @@ pub(crate) fn is_successor() -> bool {
 
 fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
     let mut sockets = receive_sockets(channel)?;
-    let (mut memory, mut admin, mut cluster) = (None, Vec::new(), None);
+    let (mut memory, mut admin, mut texts) = (None, Vec::new(), Texts::default());
     let mut words = vec![0; LISTENERS_BYTES_MAX];
     loop {
         let (bytes, descriptors) = match receive_message(channel, &mut words) {
@@ -229,7 +245,9 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
         } else if let Some(readers) = words[..bytes].strip_prefix(MEMORY) {
             memory = inherited_memory(readers, descriptors);
         } else if let Some(list) = words[..bytes].strip_prefix(CLUSTER) {
-            cluster = Some(String::from_utf8_lossy(list).into_owned());
+            texts.cluster = Some(String::from_utf8_lossy(list).into_owned());
+        } else if let Some(limit) = words[..bytes].strip_prefix(LIVES) {
+            texts.lives = Some(String::from_utf8_lossy(limit).into_owned());
         } else if let Some(lines) = words[..bytes].strip_prefix(LISTENERS) {
             let text = String::from_utf8_lossy(lines);
             let (is_given, lines) = listeners::read(&text);
@@ -243,7 +261,7 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
         }
         // A newer version may hand over more, which this version ignores.
     }
-    Ok(Handover { sockets, memory, admin, cluster })
+    Ok(Handover { sockets, memory, admin, texts })
 }
 
 fn inherited_memory(readers: &[u8], descriptors: Vec<OwnedFd>) -> Option<InheritedMemory> {
@@ -315,6 +333,9 @@ const LISTENERS: &[u8] = b"larderd 1 listeners\n";
 /// The beginning of the message with the servers of the cluster.
 const CLUSTER: &[u8] = b"larderd 1 cluster ";
 
+/// The beginning of the message with the limit on the lives of restored items.
+const LIVES: &[u8] = b"larderd 1 lives ";
+
 /// Maximum length of a message after those with sockets. A line has up to 100 bytes.
 const LISTENERS_BYTES_MAX: usize = 64 << 10;
 
@@ -345,9 +366,11 @@ mod tests {
                     .unwrap();
             assert_eq!(channel.answer(), Answer::None);
             channel.hand_cluster(b"7\na||1\n").unwrap();
-            let Handover { sockets, memory, admin, cluster } = receive(theirs.as_fd()).unwrap();
+            channel.hand_lives("7 8").unwrap();
+            let Handover { sockets, memory, admin, texts } = receive(theirs.as_fd()).unwrap();
             assert!(memory.is_none());
-            assert_eq!(cluster.as_deref(), Some("7\na||1\n"));
+            assert_eq!(texts.cluster.as_deref(), Some("7\na||1\n"));
+            assert_eq!(texts.lives.as_deref(), Some("7 8"));
             assert_eq!((sockets.len(), admin.len()), (count, count));
             for socket in sockets {
                 assert_eq!((socket.words.as_deref(), socket.is_given), (Some("a"), false));

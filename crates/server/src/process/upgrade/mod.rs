@@ -26,6 +26,8 @@ use std::time::Duration;
 
 use larder::{SharedError, TierMode, TierStatus};
 
+use larder_protocol::WarmEnd;
+
 use crate::clock::Stopwatch;
 use crate::log;
 use crate::net::datagrams::Datagrams;
@@ -117,6 +119,7 @@ impl Upgrade {
         supervisor.notify_reloading();
         // Before the new process exists, because it may change items as soon as it is ready.
         server.followers.suspend();
+        server.warming.interrupt(WarmEnd::Upgrade);
         if let Some(near) = &server.near
             && !near.drop_copies_for_successor()
         {
@@ -156,6 +159,9 @@ impl Upgrade {
         let (channel, theirs) = Channel::open(&descriptors, memory, admin, &listeners)?;
         if let Some(list) = server.discovery.as_ref().and_then(|discovery| discovery.list()) {
             channel.hand_cluster(list.body())?;
+        }
+        if let Some(limit) = server.life_limit {
+            channel.hand_lives(&limit.text())?;
         }
         let mut command = self.program.command()?;
         for variable in activation::VARIABLES {

@@ -41,7 +41,11 @@ impl Executor {
     }
 
     fn remove(&self, delete: &Delete<'_>, wait: Wait<'_>) -> Poll<Response> {
-        self.cache.raw(wait).delete(delete.key, delete.cas).map(|deleted| match deleted {
+        let deleted = match self.is_warming.get() {
+            true => self.drop_copied(delete, wait),
+            false => self.cache.raw(wait).delete(delete.key, delete.cas),
+        };
+        deleted.map(|deleted| match deleted {
             Ok(Deletion::Deleted(meta)) => {
                 self.counters.bump(Counter::DeleteHits);
                 let size = ItemSize::new(delete.key.len(), &meta);

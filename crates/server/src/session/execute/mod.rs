@@ -13,8 +13,9 @@ mod passed;
 mod reads;
 mod statistics;
 mod store;
+mod warm;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::{self, Poll};
@@ -40,6 +41,7 @@ use crate::server::Server;
 use crate::server::statistics::threads::Thread;
 use crate::stats::{RowList, StatsResponse};
 use crate::waker::{WakeList, Waker};
+use crate::warming::WarmSession;
 pub(crate) use fetch::is_read;
 use store::change_error;
 
@@ -52,6 +54,10 @@ pub struct Executor {
     class_counters: Arc<ClassCounters>,
     /// The descriptor of the connection whose commands are being executed.
     asker: Cell<RawFd>,
+    /// The copy of items to which the commands belong that are being executed.
+    warm: RefCell<Option<Arc<WarmSession>>>,
+    /// True if there is one.
+    is_warming: Cell<bool>,
     /// True while the command of a client executes that may change no item.
     only_reads: Cell<bool>,
     /// The log and the classes of the server. A request reaches them here with one indirection
@@ -119,6 +125,8 @@ pub(crate) enum CommandResult {
     Login,
     /// The peer requests that the certificate files are read again, which the session does.
     Refresh,
+    /// The peer begins or ends a copy of items, which the session does.
+    Warm,
     /// The peer names its connection.
     Name,
     /// Nothing. The disk must be read first; then the command must be executed again.
@@ -215,6 +223,8 @@ impl Executor {
             counters,
             class_counters,
             asker,
+            warm: RefCell::default(),
+            is_warming: Cell::new(false),
             only_reads,
             log,
             classes,
@@ -343,6 +353,7 @@ impl Executor {
                 return CommandResult::Reads;
             }
             Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
+            Command::Warm(_) => return CommandResult::Warm,
             Command::Name { .. } => return CommandResult::Name,
             Command::Kill(target) => self.kill(target),
             Command::Admin(admin) => return self.admin(&admin, frame, out),

@@ -33,6 +33,10 @@ impl Executor {
             let put = |request: &StoreRequest<'_>| waited(raw.store(request, value));
             return Poll::Ready(self.store_leased(store, token, put));
         }
+        if self.is_warming.get() && store.mode == StoreMode::Add {
+            let put = |request: &StoreRequest<'_>| raw.unannounced().store(request, value);
+            return self.store_copied(store, put);
+        }
         let mut stored = raw.store(&self.request(store), value);
         if let (Poll::Ready(Ok(Stored::NotStored)), Some(created)) = (&stored, self.creation(store))
         {
@@ -117,6 +121,9 @@ impl Executor {
             let put = |request: &StoreRequest<'_>| upload.store_as(request, wait);
             return self.store_leased(store, token, put);
         }
+        if self.is_warming.get() && store.mode == StoreMode::Add {
+            return self.finish_copied(store, upload, wait);
+        }
         let is_absent = || matches!(waited(self.cache.raw(wait).peek(store.key)), Ok(None));
         let created = self.creation(store).filter(|_| is_absent());
         let request = created.unwrap_or_else(|| self.request(store));
@@ -132,7 +139,7 @@ impl Executor {
     }
 
     #[inline]
-    fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
+    pub(super) fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
         let stored = match stored {
             Ok(stored) => stored,
             // The appended part itself was small enough, but the result would be too large.
@@ -184,7 +191,7 @@ impl Executor {
         }
     }
 
-    fn request<'a>(&self, store: &Store<'a>) -> StoreRequest<'a> {
+    pub(super) fn request<'a>(&self, store: &Store<'a>) -> StoreRequest<'a> {
         let Store { key, mode, cas, flags, version, .. } = *store;
         let stale = if store.invalidate { Stale::IfOlder } else { Stale::Never };
         let deadline = self.deadline(store.exptime);

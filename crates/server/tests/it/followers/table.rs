@@ -78,6 +78,7 @@ fn row(command: &Command<'_>) -> Row {
         Command::Follow { .. } => local("larder_follow"),
         Command::Follower { .. } => local("larder_follower"),
         Command::Copy(_) => local("larder_fetch"),
+        Command::Warm(_) => local("larder_warm"),
         Command::Name { .. } => local("larder_name"),
         Command::Kill(_) => local("larder_kill"),
         // Moving the clock may make a flush due, which tells. Otherwise items only expire.
