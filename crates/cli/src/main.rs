@@ -31,6 +31,7 @@ mod time_limit;
 mod top;
 mod transfer;
 mod units;
+mod warm;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,7 @@ enum Larder {
     Hot(admin::hot::Arguments),
     Prefixes(admin::prefixes::Arguments),
     Drain(admin::drain::Arguments),
+    Warm(Box<warm::Arguments>),
     Kill(admin::kill::Arguments),
     Passwd(passwd::Arguments),
     Replay(replay::Arguments),
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Larder::Hot(arguments) => admin::hot::run(&arguments),
         Larder::Prefixes(arguments) => admin::prefixes::run(&arguments),
         Larder::Drain(arguments) => admin::drain::run(&arguments),
+        Larder::Warm(arguments) => warm::run(&arguments),
         Larder::Kill(arguments) => admin::kill::run(&arguments),
         Larder::Passwd(arguments) => passwd::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
@@ -107,6 +110,7 @@ Examples:
   larder passwd shop --rights write --prefix shop:
   larder inspect /dev/shm/larder
   larder export --server neighbour - | larder import - --server localhost
+  larder warm --from cache-1,cache-2 --self cache-3
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
   larder shadow --listen 127.0.0.1:11311 --live cache7 --candidate 127.0.0.1:11212

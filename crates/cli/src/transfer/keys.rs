@@ -9,10 +9,12 @@ use crate::connection::{Broken, Connection};
 /// The keys of a server, listed on a separate connection. The server lists them as fast as they are
 /// read. During the list it keeps a position in its index, but holds no lock.
 #[derive(Debug)]
-pub(super) struct KeyList {
+pub(crate) struct KeyList {
     connection: Connection,
     has_ended: bool,
     unreadable: u64,
+    /// When the item of the last key was stored or read, as a Unix time; 0 if it is unknown.
+    last_used: u64,
 }
 
 impl KeyList {
@@ -20,23 +22,29 @@ impl KeyList {
     ///
     /// # Errors
     /// The server cannot be reached.
-    pub(super) fn begin(dialer: &Dialer) -> Result<Self> {
+    pub(crate) fn begin(dialer: &Dialer) -> Result<Self> {
         let mut connection = Connection::open(dialer)?;
         connection.send(b"lru_crawler metadump all\r\n")?;
-        Ok(Self { connection, has_ended: false, unreadable: 0 })
+        Ok(Self { connection, has_ended: false, unreadable: 0, last_used: 0 })
     }
 
     /// The number of items that are missing in the list because the server's disk did not return
     /// them. Valid after the last key.
-    pub(super) fn unreadable(&self) -> u64 {
+    pub(crate) fn unreadable(&self) -> u64 {
         self.unreadable
+    }
+
+    /// Returns when the item of the last key was stored or read, as a Unix time; 0 if it is
+    /// unknown.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.last_used
     }
 
     /// Replaces `key` with the next key, and returns false at the end.
     ///
     /// # Errors
     /// The server refuses the list, or ends it early.
-    pub(super) fn next(&mut self, key: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn next(&mut self, key: &mut Vec<u8>) -> Result<bool> {
         while !self.has_ended {
             let line = self.connection.line().map_err(|error| match error {
                 Broken::Lost(reason) => anyhow::anyhow!("cannot list the keys: {reason}"),
@@ -50,6 +58,7 @@ impl KeyList {
                     (self.has_ended, self.unreadable) = (true, unreadable(line).unwrap_or(0));
                 }
                 _ if line.starts_with(b"key=") => {
+                    self.last_used = last_used_of(line);
                     match decode(&line[4..], key) {
                         true => return Ok(true),
                         false => return Err(self.connection.foreign()),
@@ -86,6 +95,13 @@ fn remedy(line: &str) -> &'static str {
         "ERROR" => "; it is older than memcached 1.4.31",
         _ => "",
     }
+}
+
+/// Returns the time of the last use in a line of the list; 0 if there is none.
+fn last_used_of(line: &[u8]) -> u64 {
+    let mut words = line.split(|byte| *byte == b' ');
+    let time = words.find_map(|word| word.strip_prefix(b"la="));
+    time.and_then(|time| str::from_utf8(time).ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// Decodes the URI encoding of a key up to the first space. Returns false if the encoding is

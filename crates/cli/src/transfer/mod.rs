@@ -18,14 +18,14 @@
 
 mod directory;
 pub(crate) mod export;
-mod fetch;
+pub(crate) mod fetch;
 pub(crate) mod import;
-mod keys;
+pub(crate) mod keys;
 mod memory_file;
-mod progress;
+pub(crate) mod progress;
 mod salvage;
 mod store;
-mod wire;
+pub(crate) mod wire;
 
 pub(crate) use fetch::now_unix_secs;
 pub(crate) use progress::Progress;

@@ -69,6 +69,14 @@ impl Progress {
         self.show(part.done as u64, items, bytes);
     }
 
+    /// Prints a line above the bar.
+    pub(crate) fn print(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("larder: {line}")),
+            None => eprintln!("larder: {line}"),
+        }
+    }
+
     /// Removes the bar.
     pub(crate) fn clear(self) {
         if let Some(bar) = &self.bar {
@@ -103,30 +111,30 @@ impl Progress {
 
 /// Limits the rate of items. Allows bursts of at most a tenth of a second.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     items_per_sec: Option<u32>,
     due: Instant,
 }
 
 impl Pace {
     /// Creates a pace of at most `items_per_sec`; `None` means no limit.
-    pub(super) fn new(items_per_sec: Option<u32>) -> Self {
+    pub(crate) fn new(items_per_sec: Option<u32>) -> Self {
         Self { items_per_sec, due: Instant::now() }
     }
 
     /// True if the rate is limited.
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.items_per_sec.is_some()
     }
 
     /// Returns how many items may be requested together.
-    pub(super) fn batch_max(&self, most: usize) -> usize {
+    pub(crate) fn batch_max(&self, most: usize) -> usize {
         let of_rate = |rate: u32| (rate as usize / 10).clamp(1, most);
         self.items_per_sec.map_or(most, of_rate)
     }
 
     /// Waits until `items` more are due. Unused time does not accumulate.
-    pub(super) fn wait(&mut self, items: usize) {
+    pub(crate) fn wait(&mut self, items: usize) {
         let Some(rate) = self.items_per_sec else { return };
         sleep(self.due.saturating_duration_since(Instant::now()));
         self.due = self.due.max(Instant::now()) + Duration::from_secs(1) * items as u32 / rate;

@@ -7,7 +7,7 @@ use crate::connection::{Broken, Connection};
 /// True if the server responds to all requests that arrive together. Over TLS memcached may leave
 /// some of them unread until more bytes arrive. larderd reads all of them. This recognizes larderd
 /// by statistics that memcached does not have.
-pub(super) fn takes_batches(connection: &mut Connection) -> Result<bool, Broken> {
+pub(crate) fn takes_batches(connection: &mut Connection) -> Result<bool, Broken> {
     if !connection.has_tls() {
         return Ok(true);
     }
@@ -21,7 +21,7 @@ pub(super) fn takes_batches(connection: &mut Connection) -> Result<bool, Broken>
 
 /// Appends a key of a meta command. Writes a key that a line cannot contain in base64, and then
 /// returns true: the command needs the flag `b`.
-pub(super) fn push_key(out: &mut Vec<u8>, key: &[u8]) -> bool {
+pub(crate) fn push_key(out: &mut Vec<u8>, key: &[u8]) -> bool {
     let is_word = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
     match is_word {
         true => out.extend_from_slice(key),
@@ -32,7 +32,7 @@ pub(super) fn push_key(out: &mut Vec<u8>, key: &[u8]) -> bool {
 
 /// True if the key needs base64 and is then longer than the maximum length. Only the binary
 /// protocol can store such keys.
-pub(super) fn may_be_refused(key: &[u8]) -> bool {
+pub(crate) fn may_be_refused(key: &[u8]) -> bool {
     let mut written = Vec::with_capacity(WRITTEN_BYTES_MAX);
     push_key(&mut written, key) && written.len() > KEY_BYTES_MAX
 }

@@ -28,6 +28,7 @@ mod servers;
 mod shadow;
 mod top;
 mod transfer;
+mod warm;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
