@@ -9,7 +9,7 @@ NEAR_SECS ?= 600
 NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-	near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out \
+	near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
 	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
@@ -131,6 +131,9 @@ endurance: build ## Loads a server with all kinds of clients and upgrades it, MI
 # Needs nutcracker and haproxy: conformance/install.sh all. SCENARIOS=one_behind_haproxy runs one.
 scale-out: build ## Upgrades and kills servers behind real routers, checks every read, 1 min
 	LARDERD=$(LARDERD) deploy/routers/tests/scale_out.py $(SCENARIOS)
+
+ring: build ## Restarts, adds and removes servers of 20 clients that hash, checks every read, 1 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) deploy/routers/tests/ring.py
 
 # Needs root and debootstrap. The pages name the packages that they need, and so does README.md.
 book-test: build ## Runs the commands of all pages on a bare Debian, as root and a user, twice; PAGES=docs/tool.md

@@ -102,9 +102,13 @@ class Load:
         self.threads = []
         self.fault = None
 
+    def connect(self):
+        """Opens the connection of a client."""
+        return Connection(self.port)
+
     def fill(self):
         """Stores every key once."""
-        connection = Connection(self.port)
+        connection = self.connect()
         for key in self.keys:
             self.set(connection, key)
         connection.close()
@@ -140,7 +144,7 @@ class Load:
         visit_ends = REQUESTS_PER_VISIT if number >= self.clients - 2 else float("inf")
         requests = 0
         try:
-            connection = Connection(self.port)
+            connection = self.connect()
         except Refused:
             self.count("refused")
             time.sleep(0.01)
