@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,27 +21,6 @@ import (
 
 	"larder.test/manifests/kinds"
 )
-
-// help is the text of larderd --help.
-var help = sync.OnceValues(func() (string, error) {
-	text, err := exec.Command(os.Getenv("LARDERD"), "--help").Output()
-	return string(text), err
-})
-
-// needs skips a test whose options this larderd does not have yet.
-func needs(t *testing.T, container core.Container) {
-	t.Helper()
-	known, err := help()
-	if err != nil {
-		t.Fatalf("larderd --help: %v; set LARDERD", err)
-	}
-	for _, argument := range container.Args {
-		option, _, _ := strings.Cut(argument, "=")
-		if strings.HasPrefix(option, "--") && !strings.Contains(known, option+"=") {
-			t.Skipf("larderd does not have %s yet", option)
-		}
-	}
-}
 
 // client is a connection of the text protocol.
 type client struct {
@@ -158,7 +136,6 @@ func TestEveryExampleRuns(t *testing.T) {
 func run(t *testing.T, name string, with values) {
 	objects := rendered(t, with)
 	set := only[apps.StatefulSet](t, objects)
-	needs(t, set.Spec.Template.Spec.Containers[0])
 	server := newServer(t, set, newSecrets(t))
 	server.maps = kinds.Find[core.ConfigMap](objects)
 	server.start()
@@ -268,7 +245,6 @@ func TestNearCachesFollowTheServers(t *testing.T) {
 			t.Parallel()
 			objects := rendered(t, example(name))
 			set := only[apps.StatefulSet](t, objects)
-			needs(t, set.Spec.Template.Spec.Containers[0])
 			with := newSecrets(t)
 			spec, container := near(t, name, objects)
 			copies := newPod(t, spec, container, with)
