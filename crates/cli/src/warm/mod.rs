@@ -206,6 +206,11 @@ fn copy_and_follow(
         }
         thread::sleep(FOLLOW_PAUSE);
     }
+    if standby.is_some() {
+        // If the source does not change any more, the standby is now equal to it.
+        source.copy(Some(since), Pace::new(rate))?;
+        return source.settle();
+    }
     source.catch_up()
 }
 

@@ -187,6 +187,20 @@ impl<'a> Source<'a> {
         self.copy_batch(batch)
     }
 
+    /// Copies changed items again until none is left, or they change all the time.
+    ///
+    /// # Errors
+    /// Same as [`Self::copy`].
+    pub(super) fn settle(&mut self) -> Result<()> {
+        for _ in 0..SETTLE_MAX {
+            self.follow()?;
+            if self.again.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Handles all changes that the source has made so far.
     ///
     /// # Errors
@@ -382,6 +396,9 @@ const BATCH_MAX: usize = 512;
 const PACED_BATCH_MAX: usize = 64;
 const BATCH_BYTES_MAX: usize = 16 << 10;
 const REQUEST_BYTES: usize = 24;
+
+/// The most batches of changed items that the end of a standby copies.
+const SETTLE_MAX: usize = 10_000;
 
 /// The clocks of the tool's requests and of the source's items may differ by this much.
 const CLOCK_SECS: u64 = 2;

@@ -370,6 +370,18 @@ fn a_standby_has_what_the_store_has() {
     wait_for("the second value", || value(&spare, "key:1").as_deref() == Some("second"));
     wait_for("the delete", || value(&spare, "key:2").is_none());
     wait_for("the new key", || value(&spare, "new").is_some());
+    // The end includes every item that was stored before it.
+    for number in 0..300 {
+        set(&live, &format!("late:{number}"), "first");
+    }
+    assert_eq!(warm.end().0, 0);
+    assert_eq!(value(&spare, "late:299").as_deref(), Some("first"));
+    let mut warm = Warm::start(&["--standby", "--from", &from, "--self", &to]);
+    line.clear();
+    while !line.contains("the standby is kept up to date") {
+        line.clear();
+        assert_ne!(warm.stderr.read_line(&mut line).unwrap(), 0, "ended early");
+    }
     kill_process(live.server.process_id(), Signal::KILL).unwrap();
     let (code, rest) = warm.wait();
     assert_eq!(code, 2, "{rest}");
