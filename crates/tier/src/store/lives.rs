@@ -24,7 +24,8 @@ impl LifeLimit {
 
     /// Lowers the deadline of an item to the limit, if it is subject to it.
     pub(super) fn apply(&self, item: &mut StoredItem) {
-        if item.version <= self.version_max.load(Acquire) {
+        let version_max = self.version_max.load(Acquire);
+        if version_max > 0 && item.version <= version_max {
             let until = self.until_unix_secs.load(Relaxed);
             let deadline = item.deadline_unix_secs.map_or(until, |deadline| deadline.min(until));
             item.deadline_unix_secs = Some(deadline);
@@ -37,5 +38,31 @@ impl<D: Directory + 'static> Store<D> {
     /// latest.
     pub fn limit_lives(&self, version_max: u64, until_unix_secs: u64) {
         self.shared.lives.set(version_max, until_unix_secs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_items_up_to_the_version_of_a_limit_expire_earlier() {
+        let limit = LifeLimit::default();
+        let item = |version, deadline_unix_secs| StoredItem {
+            version,
+            deadline_unix_secs,
+            ..StoredItem::default()
+        };
+        let applied = |version, deadline| {
+            let mut item = item(version, deadline);
+            limit.apply(&mut item);
+            item.deadline_unix_secs
+        };
+        // A cache without cas tokens gives its items version 0.
+        assert_eq!(applied(0, None), None);
+        limit.set(7, 100);
+        assert_eq!(applied(7, None), Some(100));
+        assert_eq!(applied(7, Some(50)), Some(50));
+        assert_eq!(applied(8, Some(500)), Some(500));
     }
 }
