@@ -52,6 +52,12 @@ pub(super) fn contradiction(values: &Values) -> Contradiction {
                 "the directory of --tier-path keeps the items already: leave out one of them",
             );
         }
+        if values.switch(Id::DropPrivileges) {
+            return wrong(
+                Id::Dump,
+                "-o drop_privileges forbids to write it: leave out one of them",
+            );
+        }
         if has(Id::Origin) {
             return wrong(Id::Dump, "a near cache begins without copies: leave it out");
         }

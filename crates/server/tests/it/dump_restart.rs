@@ -229,6 +229,9 @@ fn options_that_contradict_each_other_are_refused() -> Result<()> {
             &["--dump=/tmp/d", "--tier-path=/tmp/t", "--tier-size=64m", "--tier-mode=cache"],
             "the directory of --tier-path keeps the items already",
         ),
+        (&["--dump=/tmp/d", "-o", "drop_privileges"], "drop_privileges forbids to write it"),
+        (&["--check", "--dump=/tmp"], "it is not a regular file"),
+        (&["--check", "--dump=/nonexistent/d"], "option --dump: cannot use /nonexistent/d"),
         (&["--restore-ttl=300"], "this server restores no items"),
         (&["--restore-ttl=300", "--dump=/tmp/d", "-C"], "cas tokens"),
         (
@@ -237,7 +240,8 @@ fn options_that_contradict_each_other_are_refused() -> Result<()> {
         ),
     ] {
         let output = server::command(&binary()).args(args).output()?;
-        let text = String::from_utf8_lossy(&output.stderr);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
         ensure!(!output.status.success() && text.contains(expected), "{args:?}: {text}");
     }
     Ok(())

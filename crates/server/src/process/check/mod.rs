@@ -12,6 +12,8 @@ mod listeners;
 pub(crate) mod permissions;
 mod storage;
 
+pub(crate) use storage::check_dump;
+
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;

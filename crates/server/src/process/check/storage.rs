@@ -29,6 +29,10 @@ pub(super) fn check(options: &Options, findings: &mut Findings) {
     if let Some(path) = &options.memory_file {
         check_file(path, options, findings);
     }
+    if let Some(path) = &options.restore.dump {
+        findings.uses("dump", path.display());
+        findings.take(check_dump(options));
+    }
     if let Some(tier) = &options.disk_tier {
         let mode = if tier.mode == TierMode::Store { "store" } else { "cache" };
         let (path, size) = (&tier.path, tier.bytes >> 20);
@@ -53,6 +57,27 @@ fn memory_words(options: &Options) -> String {
         (!options.evict, "no eviction"),
     ];
     words.into_iter().filter(|(is_on, _)| *is_on).map(|(_, word)| format!(", {word}")).collect()
+}
+
+/// Checks that the stop can write the file of `--dump`.
+///
+/// # Errors
+/// Fails if it is not a regular file, or if its directory does not exist or is not writable.
+pub(crate) fn check_dump(options: &Options) -> Result<(), Failure> {
+    let Some(path) = &options.restore.dump else { return Ok(()) };
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let usable = match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other("it is not a regular file")),
+        Ok(_) | Err(_) => permissions::check_writable(directory.unwrap_or(Path::new("."))),
+    };
+    usable.map_err(|error| {
+        let message = format_args!(
+            "option --dump: cannot use {}: {error}; name a file in a directory to which the user of \
+             larderd may write",
+            path.display()
+        );
+        Failure::new(EXIT_FAILURE, message)
+    })
 }
 
 fn check_file(path: &Path, options: &Options, findings: &mut Findings) {

@@ -10,6 +10,7 @@ use super::Opening;
 use crate::admin::Http;
 use crate::failure::Failure;
 use crate::net::sockets::Socket;
+use crate::process::check::check_dump;
 use crate::process::early_stop::EarlyStop;
 use crate::process::start::{check_users, credentials, os_failure, start_http};
 use crate::process::steps::{Step, reach};
@@ -42,6 +43,8 @@ impl Opens<'_> {
         early_stop: &EarlyStop,
         http: &mut Http,
     ) -> Result<(Cache, Option<Opening>), Failure> {
+        // Before the items are loaded: the stop would lose them.
+        check_dump(self.options)?;
         let (predecessor, takeover) = match handed_over {
             Some((predecessor, memory)) => (Some(predecessor), Some(Takeover { memory })),
             None => (None, None),
