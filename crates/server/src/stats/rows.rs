@@ -104,7 +104,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::ClusterNodes => of_cluster(server, |of| of.list().map_or(0, |of| of.count() as u64)),
         Gauge::ClusterVersion => of_cluster(server, |of| of.list().map_or(0, |of| of.version())),
         Gauge::ClusterStale => of_cluster(server, |of| u64::from(of.is_stale())),
-        Gauge::WarmPhase => return server.warming.progress().0.name().to_owned(),
+        Gauge::WarmPhase => server.warming.progress().0 as u64,
         Gauge::WarmStored => server.warming.progress().1.stored,
         Gauge::WarmRefused => server.warming.progress().1.refused,
         Gauge::WarmUndone => server.warming.progress().1.undone,

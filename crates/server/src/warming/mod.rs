@@ -46,16 +46,16 @@ pub(crate) struct Warming {
     state: Mutex<State>,
 }
 
-/// The phase of the copy.
+/// The phase of the copy. The numbers are those of `stats larder`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// No session has begun, or the last one is complete or undone.
     #[default]
-    Idle,
+    Idle = 0,
     /// Items are copied.
-    Open,
+    Open = 1,
     /// The items of a session that has failed are removed.
-    Undoing,
+    Undoing = 2,
 }
 
 #[derive(Debug, Default)]
@@ -249,17 +249,6 @@ impl Warming {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Phase {
-    /// Returns the name in statistics.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Open => "copying",
-            Self::Undoing => "undoing",
-        }
     }
 }
 

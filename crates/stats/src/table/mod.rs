@@ -305,7 +305,7 @@ Larder {
     "follower_overflows" counter FollowerOverflows if Followers "Reports among `follower_flushes` that replaced others, because a near cache did not read as fast as items changed.";
     "follower_fetches" counter FollowerFetches if Followers "Items that near caches fetched. Not included in `cmd_get`.";
     "follower_fetches_unnoted" counter FollowerFetchesUnnoted if Followers "Fetches among these whose items must not be copied, because the server will not report their changes.";
-    "warm_phase" gauge WarmPhase "`copying`: `larder warm` copies items into the server. `undoing`: such a copy has failed, and its items are being removed. `idle`: neither.";
+    "warm_phase" gauge WarmPhase "1: `larder warm` copies items into the server. 2: such a copy has failed, and its items are being removed. 0: neither.";
     "warm_stored" gauge WarmStored "Items that the copy has stored, or that the last one had stored.";
     "warm_refused" gauge WarmRefused "Items that it has not stored, because a client had changed the key, or an item was there.";
     "warm_undone" gauge WarmUndone "Copies that have failed, so that their items were removed.";
