@@ -32,6 +32,7 @@ var unfit = map[string]string{
 	"delete_prefix_memcached": "command", "dump_disabled": "command", "last_used": "command debugtime",
 	"lease": "command", "local_readers_off": "commands of larderd", "lru": "command", "lru_crawler": "command",
 	"lru_without_maintainer": "command", "near": "commands of larderd",
+	"config_get": "commands of larderd", "binary_config_get": "commands of larderd",
 	"no_evictions": "option -M", "protocol_ascii": "option -B", "protocol_binary": "option -B",
 	"shutdown_enabled": "command", "slabs": "command",
 	"stats": "not all statistics", "stats_cachedump_disabled": "command",
