@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -107,7 +108,7 @@ fn a_stop_during_the_start_loses_nothing() -> Result<()> {
         let dump = format!("--dump={}", scene.dump().display());
         let mut child = server::command(&binary())
             .args(["-s", &scene.folder.path().join("s").display().to_string(), "-m", "64", &dump])
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .spawn()?;
         sleep(Duration::from_millis(wait_ms));
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM)?;
@@ -149,16 +150,17 @@ fn a_damaged_dump_is_kept_under_another_name() -> Result<()> {
 
 #[test]
 fn a_full_volume_is_reported_and_the_stop_ends() -> Result<()> {
-    if !server::is_root() {
-        return Ok(());
-    }
     let scene = Scene::new()?;
     let volume = scene.folder.path();
-    let mounted = std::process::Command::new("mount")
+    let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
         .arg(volume)
-        .status()?;
-    ensure!(mounted.success(), "cannot mount a tmpfs");
+        .stderr(Stdio::null())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        larder_testkit::skip("a tmpfs cannot be mounted here");
+        return Ok(());
+    }
     let outcome = (|| {
         let server = scene.start(&[])?;
         for number in 0..5 {
@@ -174,7 +176,7 @@ fn a_full_volume_is_reported_and_the_stop_ends() -> Result<()> {
         ensure!(get(&server, "key:1")? == "END\r\n");
         Ok(())
     })();
-    std::process::Command::new("umount").arg("-l").arg(volume).status()?;
+    Command::new("umount").arg("-l").arg(volume).status()?;
     outcome
 }
 
