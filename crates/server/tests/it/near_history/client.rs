@@ -209,8 +209,10 @@ impl<'a> Client<'a> {
         if reply.is_none() {
             self.connection = None;
         }
-        // Another client removes items by prefix.
-        let is_busy = reply.as_ref().is_some_and(|reply| reply.line == "SERVER_ERROR busy");
+        // Another client removes items by prefix, at the origin or at one of several origins.
+        let is_busy = reply.as_ref().is_some_and(|reply| {
+            name == "delete_prefix" && reply.line.contains("SERVER_ERROR busy")
+        });
         let failed = !is_busy && reply.as_ref().is_none_or(Reply::is_error);
         self.lost += u64::from(failed);
         if let Some(reply) = reply.as_ref().filter(|_| failed) {
