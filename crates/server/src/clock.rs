@@ -4,12 +4,18 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder::Cache;
 use larder_item::Second;
 use larder_protocol::admin::ClockMove;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use time::OffsetDateTime;
+
+/// Returns the Unix time of the system, which dumps contain.
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
 
 /// Advances a cache's clock with the system's clock, and reports when a new second has begun.
 #[derive(Debug)]

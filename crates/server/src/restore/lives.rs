@@ -7,10 +7,11 @@
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use larder::{Cache, Cursor};
 
+use crate::clock::unix_time;
 use crate::log;
 use crate::stop::Stop;
 use crate::words::CountedNoun;
@@ -28,7 +29,7 @@ impl LifeLimit {
     pub(crate) fn begin(cache: &Cache, ttl: Duration) -> Self {
         let limit = Self {
             cas_max: cache.end_tokens(),
-            until_unix_secs: now_unix().as_secs().saturating_add(ttl.as_secs()),
+            until_unix_secs: unix_time().as_secs().saturating_add(ttl.as_secs()),
         };
         limit.apply_to_disk(cache);
         limit
@@ -69,7 +70,7 @@ impl LifeLimit {
     }
 
     fn is_reached(self) -> bool {
-        now_unix() >= Duration::from_secs(self.until_unix_secs)
+        unix_time() >= Duration::from_secs(self.until_unix_secs)
     }
 
     /// Removes the restored items from memory.
@@ -99,10 +100,6 @@ impl LifeLimit {
             ));
         }
     }
-}
-
-fn now_unix() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 const PAUSE: Duration = Duration::from_millis(50);

@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use larder::{Cache, StoreError, StoreMode, StoreRequest, Stored};
 use larder_dump::{Piece, ReadEntry, ReadError, Reader};
 use larder_item::Deadline;
 use larder_options::Restore;
 
+use crate::clock::unix_time;
 use crate::log;
 use crate::words::CountedNoun;
 
@@ -117,7 +118,7 @@ fn upload(cache: &Cache, request: &StoreRequest<'_>, value: &[u8]) -> Result<Sto
 
 /// Returns the deadline of an item in the cache; `None` if it has expired.
 fn deadline(cache: &Cache, restore: &Restore, entry: &ReadEntry) -> Option<Deadline> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = unix_time().as_secs();
     let limit = restore.ttl.map(|ttl| now.saturating_add(ttl.as_secs()));
     let deadline = entry.deadline_unix_secs.into_iter().chain(limit).min();
     match deadline {

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use larder::{Cache, Cursor, Dumped};
 use larder_dump::{Entry, WriteError, Writer};
@@ -12,6 +12,7 @@ use larder_item::Deadline;
 use larder_options::Restore;
 
 use super::load::{shown, sync_folder};
+use crate::clock::unix_time;
 use crate::log;
 use crate::words::CountedNoun;
 
@@ -66,7 +67,7 @@ fn write(cache: &Cache, restore: &Restore, path: &Path, part: &Path) -> Result<C
     // Values may be confidential, so that only the owner may read the dump.
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(part)?;
-    let mut writer = Writer::new(Output(file), now_unix_secs())?;
+    let mut writer = Writer::new(Output(file), unix_time().as_secs())?;
     let (mut cursor, mut found) = (Cursor::default(), Vec::new());
     let mut is_in_time = true;
     while is_in_time && cache.dump_group("", &mut cursor, &mut found) {
@@ -121,8 +122,4 @@ fn part_of(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     part.into()
-}
-
-fn now_unix_secs() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use larder::{DiskPages, DiskRead, Wait};
+use larder::{DiskPages, DiskRead};
 use larder_item::KEY_BYTES_MAX;
 use larder_protocol::{
     ClientError, Command, Copied, Frame, Refusal, Response, Warm, WarmRefusal, base64, text,
@@ -12,14 +12,13 @@ use larder_protocol::{
 
 use super::batch::{Batch, ParsedCommand, Step};
 use super::refresh::WaitingRefresh;
-use super::{Allowance, Next, Progress, Session, State};
-use crate::buffers::output::Output;
+use super::{Next, Session, State};
 use crate::followers::{Follow, StreamStep};
 use crate::observe::dump::{Dump, DumpStep};
 use crate::observe::listing::Listing;
 use crate::observe::watch::Watch;
+use crate::session::execute::CommandResult;
 use crate::session::execute::copy::CopiedItem;
-use crate::session::execute::{CommandResult, Executor};
 use crate::stats::{GatherStep, StatsResponse};
 use crate::warming::WarmSession;
 
@@ -273,23 +272,6 @@ impl Session {
         };
         batch.executor.set_warm(self.warm.clone());
         batch.respond(&response, frame);
-    }
-
-    /// Same as [`Session::receive`], on a connection that copies items into this server.
-    #[cold]
-    pub(super) fn receive_copies(
-        &mut self,
-        executor: &Executor,
-        wait: Wait<'_>,
-        input: &[u8],
-        allowance: Allowance,
-        out: &mut Output,
-    ) -> Progress {
-        self.warm.iter().for_each(|session| session.hear());
-        executor.set_warm(self.warm.clone());
-        let progress = self.receive_commands(executor, wait, input, allowance, out);
-        executor.set_warm(None);
-        progress
     }
 
     /// Returns the memory that the session owns beyond its own size, in bytes.

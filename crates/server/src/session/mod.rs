@@ -175,18 +175,19 @@ impl Session {
         if self.is_revoked() {
             return Progress { consumed: 0, next: Next::Close };
         }
-        if self.warm.is_some() {
-            return self.receive_copies(executor, wait, input, allowance, out);
+        if let Some(session) = &self.warm {
+            session.hear();
+            executor.set_warm(Some(Arc::clone(session)));
         }
         let progress = self.receive_commands(executor, wait, input, allowance, out);
         if self.warm.is_some() {
-            // A copy has begun. The next commands may be of another connection.
+            // The next commands may be of another connection.
             executor.set_warm(None);
         }
         progress
     }
 
-    /// Same as [`Session::receive`], on any connection.
+    /// Same as [`Session::receive`], after the copy of items is set to which the commands belong.
     fn receive_commands(
         &mut self,
         executor: &Executor,
