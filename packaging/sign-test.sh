@@ -14,7 +14,8 @@ fail() {
 command -v gpg >/dev/null || fail "gpg is missing: apt-get install gpg gpg-agent"
 folder=$(mktemp -d)
 mkdir -m 700 "$folder/signer" "$folder/user" "$folder/stranger"
-# An agent runs for each keyring, and uses only that one.
+# An agent runs for each keyring, and uses only that one. A test that fails early has keyrings
+# without an agent; ending those must not replace the test's exit status.
 trap 'for home in signer user stranger; do
     gpgconf --homedir "$folder/$home" --kill gpg-agent || true; done; rm -rf "$folder"' EXIT
 

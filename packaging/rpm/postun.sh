@@ -1,6 +1,6 @@
 # An upgrade leaves the service to the new version, which post makes it hand over to.
 if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || true
+    systemctl daemon-reload
 fi
 # $1 is the number of versions that are installed after this step.
 if [ "$1" -eq 0 ]; then
@@ -9,6 +9,6 @@ if [ "$1" -eq 0 ]; then
     # and a changed larderd.toml stays as larderd.toml.rpmsave.
     for folder in /etc/larder /var/lib/larder /var/lib/larder-disk /usr/share/doc/larder \
         /usr/share/licenses/larder; do
-        rmdir --ignore-fail-on-non-empty "$folder" 2>/dev/null || true
+        [ ! -d "$folder" ] || rmdir --ignore-fail-on-non-empty "$folder"
     done
 fi
