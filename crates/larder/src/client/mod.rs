@@ -135,6 +135,25 @@ impl Client {
         }
     }
 
+    /// Appends the value of a key to `out` if the item is in the server's memory, and returns its
+    /// metadata. Otherwise returns `None` and leaves `out` unchanged: the server may still have the
+    /// item. For bindings that have their own connections. Never waits.
+    #[inline]
+    pub fn look(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Option<Hit> {
+        self.inner().look_up(key.as_ref(), out)
+    }
+
+    /// Opens a connection if none is idle, and with it the memory of a server that was restarted.
+    /// [`Client::look`] never opens a connection itself.
+    ///
+    /// # Errors
+    /// Same as [`Client::connect`].
+    pub fn refresh(&self) -> Result<(), ClientError> {
+        let inner = self.inner();
+        inner.put_back(inner.connection()?.0);
+        Ok(())
+    }
+
     /// Passes the value of a key to `look`, and returns the result of `look`; `None` if the item is
     /// absent. `look` receives a copy.
     ///
