@@ -66,6 +66,9 @@
 // igbinary.
 #define LARDER_TAG_IGBINARY 5
 
+// JSON, as UTF-8.
+#define LARDER_TAG_JSON 6
+
 // MessagePack.
 #define LARDER_TAG_MSGPACK 7
 
@@ -74,6 +77,15 @@
 
 // An array in the compact encoding of `php/`.
 #define LARDER_TAG_ARRAY 9
+
+// Text, as UTF-8. Languages whose strings are bytes read it as a string.
+#define LARDER_TAG_TEXT 11
+
+// Python's pickle.
+#define LARDER_TAG_PICKLE 12
+
+// Python's pickle after an HMAC-SHA256 of 32 bytes.
+#define LARDER_TAG_SIGNED_PICKLE 13
 
 // Items carry cas tokens, which take 8 bytes each.
 #define LARDER_CAS 1

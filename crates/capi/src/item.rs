@@ -39,12 +39,20 @@ pub mod tag {
     pub const LARDER_TAG_PHP: u32 = 4;
     /// igbinary.
     pub const LARDER_TAG_IGBINARY: u32 = 5;
+    /// JSON, as UTF-8.
+    pub const LARDER_TAG_JSON: u32 = 6;
     /// MessagePack.
     pub const LARDER_TAG_MSGPACK: u32 = 7;
     /// No value; no bytes.
     pub const LARDER_TAG_NULL: u32 = 8;
     /// An array in the compact encoding of `php/`.
     pub const LARDER_TAG_ARRAY: u32 = 9;
+    /// Text, as UTF-8. Languages whose strings are bytes read it as a string.
+    pub const LARDER_TAG_TEXT: u32 = 11;
+    /// Python's pickle.
+    pub const LARDER_TAG_PICKLE: u32 = 12;
+    /// Python's pickle after an HMAC-SHA256 of 32 bytes.
+    pub const LARDER_TAG_SIGNED_PICKLE: u32 = 13;
 }
 
 /// The attributes of an item.

@@ -237,6 +237,7 @@ static bool decode_tagged(zval *value, const char *at, size_t bytes, uint32_t ta
     zend_long number;
     switch (tag) {
         case LARDER_TAG_STRING:
+        case LARDER_TAG_TEXT:
             if (bytes <= 1) {
                 ZVAL_CHAR(value, bytes ? at[0] : 0);
                 if (bytes == 0) {
@@ -255,7 +256,8 @@ static bool decode_tagged(zval *value, const char *at, size_t bytes, uint32_t ta
         case LARDER_TAG_DOUBLE:
             return decode_double(value, at, bytes);
         case LARDER_TAG_BOOL:
-            ZVAL_BOOL(value, bytes != 0);
+            // php-memcached stores false without bytes; other programs may store a 0.
+            ZVAL_BOOL(value, bytes != 0 && !(bytes == 1 && at[0] == '0'));
             return true;
         case LARDER_TAG_NULL:
             ZVAL_NULL(value);

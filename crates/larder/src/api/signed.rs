@@ -27,12 +27,20 @@ pub mod tag {
     pub const PHP: u32 = 4;
     /// igbinary.
     pub const IGBINARY: u32 = 5;
+    /// JSON, as UTF-8.
+    pub const JSON: u32 = 6;
     /// MessagePack.
     pub const MSGPACK: u32 = 7;
     /// No value; no bytes.
     pub const NULL: u32 = 8;
     /// An array in the compact encoding of `php/`.
     pub const ARRAY: u32 = 9;
+    /// Text, as UTF-8. Languages whose strings are bytes read it as a string.
+    pub const TEXT: u32 = 11;
+    /// Python's pickle.
+    pub const PICKLE: u32 = 12;
+    /// Python's pickle after an HMAC-SHA256 of 32 bytes.
+    pub const SIGNED_PICKLE: u32 = 13;
 }
 
 impl Cache {
@@ -63,10 +71,8 @@ impl Cache {
     ) -> Result<i64, CountError> {
         let key = key.as_ref();
         loop {
-            match self.change_signed(key, SignedChange::Add(delta))? {
-                Signed::Number(number) | Signed::Differs(number) => return Ok(number),
-                Signed::NonNumeric => return Err(CountError::NotANumber),
-                Signed::NotFound => {}
+            if let Some(number) = self.add_signed_if_present(key, delta)? {
+                return Ok(number);
             }
             let deadline = ttl.map_or(Deadline::NEVER, |ttl| self.deadline_after(ttl));
             let request = StoreRequest {
@@ -80,6 +86,30 @@ impl Cache {
             {
                 return Ok(delta);
             }
+        }
+    }
+
+    /// Same as [`Cache::add_signed`], but returns `None` if the key is absent, and stores nothing.
+    ///
+    /// # Errors
+    /// Same as [`Cache::add_signed`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// assert_eq!(cache.add_signed_if_present("balance", 5)?, None);
+    /// cache.add_signed("balance", 5, None)?;
+    /// assert_eq!(cache.add_signed_if_present("balance", -7)?, Some(-2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_signed_if_present(
+        &self,
+        key: impl AsRef<[u8]>,
+        delta: i64,
+    ) -> Result<Option<i64>, CountError> {
+        match self.change_signed(key.as_ref(), SignedChange::Add(delta))? {
+            Signed::Number(number) | Signed::Differs(number) => Ok(Some(number)),
+            Signed::NonNumeric => Err(CountError::NotANumber),
+            Signed::NotFound => Ok(None),
         }
     }
 
