@@ -1,0 +1,127 @@
+"""`Cache.cached`: functions whose results are cached."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+
+from ._larder import CachedCall
+from ._load import LoadOptions, load, load_async
+
+if TYPE_CHECKING:
+    from ._cache import Cache
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+# A longer prefix would leave too little of a key for the arguments.
+_PREFIX_BYTES_MAX = 100
+
+
+class CacheInfo(NamedTuple):
+    """The hits and misses of a cached function, in this process."""
+
+    hits: int
+    misses: int
+
+
+class CachedFunction(Protocol[P, R_co]):
+    """A function whose results are cached."""
+
+    @property
+    def __wrapped__(self) -> Callable[P, R_co]: ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def cache_info(self) -> CacheInfo:
+        """Returns the hits and misses in this process."""
+
+    def cache_key(self, *args: P.args, **kwargs: P.kwargs) -> bytes:
+        """Returns the key of a call."""
+
+    def cache_delete(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Removes the result of a call. Returns False if there is none."""
+
+    def cache_clear(self) -> int:
+        """Removes the results of all calls, and returns their number."""
+
+
+def prefix_of(function: Callable[..., object]) -> bytes:
+    """Returns the first part of the keys of a function: its module and its name."""
+    module = getattr(function, "__module__", "")
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    prefix = f"{module}.{name}".encode()
+    if len(prefix) > _PREFIX_BYTES_MAX:
+        digits = hashlib.blake2b(prefix, digest_size=8).hexdigest()
+        prefix = prefix[: _PREFIX_BYTES_MAX - 20] + b"#" + digits.encode()
+    return prefix + b"("
+
+
+class _CachedFunction(CachedCall):
+    """The function that `cached` returns: a `CachedFunction`."""
+
+    _cache: Cache
+    _prefix: bytes
+
+    def cache_info(self) -> CacheInfo:
+        return CacheInfo(*self._counts())
+
+    def cache_delete(self, *args: Any, **kwargs: Any) -> bool:
+        return self._cache.delete(self.cache_key(*args, **kwargs))
+
+    def cache_clear(self) -> int:
+        return self._cache.remove_prefix(self._prefix)
+
+
+def cached(
+    cache: Cache,
+    function: Callable[P, R],
+    *,
+    prefix: str | bytes | None,
+    key: Callable[..., str | bytes] | None,
+    options: LoadOptions,
+) -> CachedFunction[P, R]:
+    """Returns a function that caches the results of `function`."""
+    if isinstance(prefix, str):
+        prefix = prefix.encode(errors="surrogateescape")
+    prefix = prefix_of(function) if prefix is None else prefix
+    if len(prefix) > _PREFIX_BYTES_MAX + 1:
+        raise ValueError(
+            f"the prefix {prefix!r} has {len(prefix)} bytes, expected at most {_PREFIX_BYTES_MAX}"
+        )
+
+    def on_miss(name: bytes, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> R:
+        return load(cache, name, lambda: function(*args, **(kwargs or {})), options)
+
+    call = _CachedFunction(cache, prefix, key, options.stale, on_miss)
+    call._cache, call._prefix = cache, prefix
+    if inspect.iscoroutinefunction(function):
+        return cast("CachedFunction[P, R]", _cached_coroutine(call, function, options))
+    functools.update_wrapper(call, function)
+    return cast("CachedFunction[P, R]", call)
+
+
+def _cached_coroutine(
+    call: _CachedFunction, function: Callable[..., Awaitable[Any]], options: LoadOptions
+) -> Any:
+    """Returns the coroutine function. `call` finds its hits, but never loads."""
+    cache, key_of, look = call._cache, call.cache_key, call._look
+
+    @functools.wraps(function)
+    async def cached_function(*args: Any, **kwargs: Any) -> Any:
+        name = key_of(*args, **kwargs)
+        found = look(name)
+        if found is not None:
+            return found[0]
+        return await load_async(cache, name, lambda: function(*args, **kwargs), options)
+
+    wrapper: Any = cached_function
+    wrapper.cache_key = call.cache_key
+    wrapper.cache_info = call.cache_info
+    wrapper.cache_delete = call.cache_delete
+    wrapper.cache_clear = call.cache_clear
+    return wrapper

@@ -1,0 +1,319 @@
+"""Loads: one caller computes the value of a key while the other callers wait for it.
+
+Callers are threads and tasks of all processes that share the cache. The caller that takes the
+key's lease is the leader, and calls its loader. All others wait: they look for the value, and for
+the lease, after 1, 2, 4 … up to 50 milliseconds. Tasks wait by a timer of their event loop.
+
+The lease ends with the load. It also ends if the leader is cancelled or its process is killed:
+then the next caller that looks becomes the leader. If the loader raises an exception, the leader
+leaves a note before it ends the lease. Callers that saw the lease during the load raise the
+exception, later callers load again. Threads and tasks of the leader's process receive the
+exception itself, other processes a `LoadError` with its type and message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ._errors import LoadError, StoreError
+
+if TYPE_CHECKING:
+    from ._cache import Cache
+    from ._larder import Lease, Load
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_SECS = 0.001
+_LONGEST_PAUSE_SECS = 0.05
+
+# How long a loader waits for the value of another key. The wait is short because two loaders may
+# wait for each other's values.
+_NESTED_WAIT_SECS = 1.0
+
+# Waiting callers read the note of a failed load within this time.
+_NOTE_SECS = 2
+_MESSAGE_MAX = 1000
+
+# The loads in progress around the current code: pairs of a cache's id and a key.
+_loading: ContextVar[tuple[tuple[int, bytes], ...]] = ContextVar("larder_loading", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """The options of a load. All times are in seconds.
+
+    `stale` is the part at the end of an item's life, after `ttl`, in which one caller refreshes
+    the value while the others receive the old one. `lease` is the longest time that other callers
+    wait for a loader that neither returns nor fails. A caller that has waited for `wait` seconds
+    computes the value itself.
+    """
+
+    ttl: int | None
+    stale: int
+    lease: float
+    wait: float
+
+    @property
+    def lifetime(self) -> int | None:
+        """The time to live of the item, with the time in which it is stale."""
+        return None if self.ttl is None else self.ttl + self.stale
+
+
+@dataclass(frozen=True, slots=True)
+class Hit(Generic[T]):
+    """A value that no loader has to compute."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed load. The times are those of `time.monotonic_ns`, which all processes share."""
+
+    began_ns: int
+    failed_ns: int
+    error: Exception
+
+    def concerns(self, seen_ns: int) -> bool:
+        """True if a caller that saw the lease at that time was waiting for this load."""
+        return self.began_ns <= seen_ns <= self.failed_ns
+
+
+class Failures:
+    """The failed loads of the last seconds, in this process and, by notes in the cache, in
+    others."""
+
+    def __init__(self) -> None:
+        self._of_this_process: dict[bytes, Failure] = {}
+
+    def record(self, cache: Cache, key: bytes, failure: Failure) -> None:
+        oldest = failure.failed_ns - _NOTE_SECS * 1_000_000_000
+        # A copy, because other threads may add to the dict.
+        for other, earlier in list(self._of_this_process.items()):
+            if earlier.failed_ns < oldest:
+                self._of_this_process.pop(other, None)
+        self._of_this_process[key] = failure
+        if cache.is_shared:
+            _write_note(cache, key, failure)
+
+    def find(self, cache: Cache, key: bytes, seen_ns: int) -> Exception | None:
+        """Returns the error of the load that a caller was waiting for."""
+        failure = self._of_this_process.get(key)
+        if failure is not None and failure.concerns(seen_ns):
+            return failure.error
+        failure = _read_note(cache, key) if cache.is_shared else None
+        if failure is not None and failure.concerns(seen_ns):
+            return failure.error
+        return None
+
+
+def _note_key(key: bytes) -> bytes:
+    return b"larder.failed." + hashlib.blake2b(key, digest_size=16).hexdigest().encode()
+
+
+def _write_note(cache: Cache, key: bytes, failure: Failure) -> None:
+    error = failure.error
+    text = f"{type(error).__qualname__}\n{error}"[:_MESSAGE_MAX]
+    note = f"{failure.began_ns} {failure.failed_ns}\n{text}"
+    try:
+        cache.set(_note_key(key), note.encode(errors="replace"), ttl=_NOTE_SECS)
+    except StoreError:
+        # Without memory for the note, callers of other processes load the value themselves.
+        return
+
+
+def _read_note(cache: Cache, key: bytes) -> Failure | None:
+    note = cache.get(_note_key(key))
+    if not isinstance(note, bytes):
+        return None
+    times, _, text = note.decode(errors="replace").partition("\n")
+    began, _, failed = times.partition(" ")
+    if not (began.isdecimal() and failed.isdecimal()):
+        return None
+    name, _, message = text.partition("\n")
+    error = LoadError(f"the loader in another process failed: {name}: {message}", name)
+    return Failure(int(began), int(failed), error)
+
+
+class Leader(Generic[T]):
+    """The caller that computes a value. `finish` or `fail` ends the load."""
+
+    def __init__(
+        self, cache: Cache, key: bytes, options: LoadOptions, lease: Lease | None, began_ns: int
+    ) -> None:
+        self._cache = cache
+        self._key = key
+        self._options = options
+        self._lease = lease
+        # Before the leader took the lease, so that it is not later than the time at which another
+        # caller sees it.
+        self._began_ns = began_ns
+        # The old value, if one caller refreshes it.
+        self.stale: Hit[T] | None = None
+        self._load = self._begin_load()
+
+    def _begin_load(self) -> Load | None:
+        try:
+            return self._cache._begin_load(self._key, max(1, int(self._options.lease)))
+        except StoreError:
+            # Without memory the value cannot be stored either, but the caller receives it.
+            return None
+
+    def finish(self, value: T) -> None:
+        """Stores the value, unless the key has changed since the load began."""
+        try:
+            if self._load is not None:
+                self._load.finish(value, self._options.lifetime)
+        except StoreError:
+            # The caller receives the value although it is too large or there is no memory. The
+            # statistics of the cache count it.
+            self._load = None
+        self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the load without a value. A cancelled load leaves no note, so that a waiting caller
+        takes over."""
+        try:
+            if isinstance(error, Exception):
+                failure = Failure(self._began_ns, time.monotonic_ns(), error)
+                self._cache._failures.record(self._cache, self._key, failure)
+            if self._load is not None:
+                self._load.cancel()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._lease is None:
+            return
+        try:
+            self._lease.release()
+        except StoreError:
+            # A stopped process holds a lock. The lease ends by itself when its time is over.
+            return
+
+
+class Caller(Generic[T]):
+    """A caller that needs the value of a key."""
+
+    def __init__(self, cache: Cache, key: str | bytes, options: LoadOptions) -> None:
+        self._cache = cache
+        self._key = key.encode(errors="surrogateescape") if isinstance(key, str) else key
+        self._options = options
+        self._began = time.monotonic()
+        self._pause = _FIRST_PAUSE_SECS
+        # The last time at which another caller had the lease.
+        self._seen_ns: int | None = None
+        outer = _loading.get()
+        self._wait = min(options.wait, _NESTED_WAIT_SECS) if outer else options.wait
+        self._is_recursive = (id(cache), self._key) in outer
+
+    def attempt(self) -> Hit[T] | Leader[T] | None:
+        """Returns the value, or the leader if this caller has to compute it. None: another caller
+        computes it, so try again after a pause.
+
+        Raises the error of the load that this caller has been waiting for.
+        """
+        found = self._cache._get_fresh(self._key, self._options.stale)
+        if found is not None and found[1]:
+            return Hit(found[0])
+        if self._is_recursive:
+            raise RecursionError(
+                f"the loader of {self._key!r} waits for itself: it requests the same key"
+            )
+        if self._seen_ns is not None:
+            error = self._cache._failures.find(self._cache, self._key, self._seen_ns)
+            if error is not None:
+                raise error
+        began_ns = time.monotonic_ns()
+        lease = self._take_lease()
+        if lease is None and time.monotonic() - self._began < self._wait:
+            if found is not None:
+                return Hit(found[0])
+            self._seen_ns = time.monotonic_ns()
+            return None
+        return self._lead(lease, began_ns)
+
+    def _take_lease(self) -> Lease | None:
+        try:
+            return self._cache.lease(self._key, self._options.lease)
+        except StoreError:
+            # Without memory for a lease, each caller computes the value.
+            self._wait = 0.0
+            return None
+
+    def _lead(self, lease: Lease | None, began_ns: int) -> Hit[T] | Leader[T]:
+        try:
+            leader: Leader[T] = Leader(self._cache, self._key, self._options, lease, began_ns)
+            # The last leader may have stored the value after this caller looked for it.
+            found = self._cache._get_fresh(self._key, self._options.stale)
+        except BaseException:
+            if lease is not None:
+                lease.release()
+            raise
+        if found is None:
+            return leader
+        if not found[1]:
+            leader.stale = Hit(found[0])
+            return leader
+        leader.fail(asyncio.CancelledError())
+        return Hit(found[0])
+
+    def next_pause(self) -> float:
+        """Returns the seconds to wait before the next attempt."""
+        pause = self._pause
+        self._pause = min(2 * pause, _LONGEST_PAUSE_SECS)
+        return pause
+
+    def __enter__(self) -> None:
+        self._token = _loading.set((*_loading.get(), (id(self._cache), self._key)))
+
+    def __exit__(self, *exception: object) -> None:
+        _loading.reset(self._token)
+
+
+def load(
+    cache: Cache, key: str | bytes, loader: Callable[[], T], options: LoadOptions
+) -> T:
+    """Returns the value of a key; on a miss, the result of `loader`."""
+    caller: Caller[T] = Caller(cache, key, options)
+    while (found := caller.attempt()) is None:
+        time.sleep(caller.next_pause())
+    if isinstance(found, Hit):
+        return found.value
+    try:
+        with caller:
+            value = loader()
+        found.finish(value)
+        return value
+    except BaseException as error:
+        found.fail(error)
+        if found.stale is not None and isinstance(error, Exception):
+            return found.stale.value
+        raise
+
+
+async def load_async(
+    cache: Cache, key: str | bytes, loader: Callable[[], Awaitable[T]], options: LoadOptions
+) -> T:
+    """Same as `load`, with a loader whose result is awaited."""
+    caller: Caller[T] = Caller(cache, key, options)
+    while (found := caller.attempt()) is None:
+        await asyncio.sleep(caller.next_pause())
+    if isinstance(found, Hit):
+        return found.value
+    try:
+        with caller:
+            value = await loader()
+        found.finish(value)
+        return value
+    except BaseException as error:
+        found.fail(error)
+        if found.stale is not None and isinstance(error, Exception):
+            return found.stale.value
+        raise

@@ -1,0 +1,686 @@
+//! The class `CacheBase`: operations on a cache in this process or in shared memory.
+
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::slice;
+use std::time::Duration;
+
+use larder::signed::tag;
+use larder::{
+    Builder, Cache, CountError, Deadline, Deletion, Lent, Meta, Sink, StoreMode, StoreRequest,
+    Stored,
+};
+use pyo3::PyTypeInfo;
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyDict, PyEllipsis, PyFloat, PyInt};
+
+use crate::errors;
+use crate::key::Key;
+use crate::load::{Lease, Load};
+use crate::place::{Place, Writers};
+use crate::sink::{Announced, ValueSink};
+use crate::value::{Serializer, decoded, encoded, new_bytes};
+use crate::walk::{Items, Keys};
+
+/// Shortest value, in bytes, for whose copy the GIL is released. The copy of a shorter one takes
+/// less time than another thread needs to take the GIL.
+const DETACHED_BYTES_MIN: usize = 64 << 10;
+
+/// How often a large value is read again if it changes during the read.
+const ATTEMPTS_MAX: usize = 8;
+
+/// The number of keys that `get_many` prefetches together.
+const KEYS_AT_ONCE: usize = 16;
+
+/// A value and the metadata of its item.
+type Found<'py> = (Bound<'py, PyAny>, Meta);
+
+/// A time to live, as an argument.
+pub(crate) enum Ttl {
+    /// The argument was omitted: the default of the cache.
+    Omitted,
+    /// Seconds from now; `None` for no limit.
+    Given(Option<u32>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Ttl {
+    type Error = PyErr;
+
+    fn extract(ttl: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if ttl.is_none() {
+            return Ok(Self::Given(None));
+        }
+        if PyEllipsis::is_type_of(&ttl) {
+            return Ok(Self::Omitted);
+        }
+        let is_number = PyInt::is_type_of(&ttl) || PyFloat::is_type_of(&ttl);
+        let secs: f64 = if is_number && !PyBool::is_type_of(&ttl) {
+            ttl.extract()?
+        } else if PyDelta::is_type_of(&ttl) {
+            ttl.call_method0("total_seconds")?.extract()?
+        } else {
+            let found = ttl.get_type().qualname()?;
+            return Err(PyTypeError::new_err(format!(
+                "ttl is a number of seconds, a timedelta or None, found {found}"
+            )));
+        };
+        if secs.is_nan() || secs <= 0.0 {
+            return Err(PyValueError::new_err(format!(
+                "ttl is {secs} s, expected more than 0; delete() removes an item, None keeps it"
+            )));
+        }
+        // Casts of floats saturate.
+        Ok(Self::Given(Some(secs.ceil() as u32)))
+    }
+}
+
+/// Returns the deadline for a time to live; `None` means no limit.
+pub(crate) fn deadline(cache: &Cache, ttl: Option<u32>) -> Deadline {
+    ttl.map_or(Deadline::NEVER, |secs| cache.deadline_after(Duration::from_secs(secs.into())))
+}
+
+/// A cache in the memory of this process, or in a file that processes share.
+#[pyclass(frozen, subclass, module = "larder_cache._larder")]
+pub(crate) struct CacheBase {
+    place: Place,
+    serializer: Option<Serializer>,
+    /// The default time to live, in seconds; `None` for no limit.
+    ttl: Option<u32>,
+}
+
+impl CacheBase {
+    pub(crate) fn serializer(&self) -> Option<&Serializer> {
+        self.serializer.as_ref()
+    }
+
+    fn deadline(&self, cache: &Cache, ttl: Ttl) -> Deadline {
+        deadline(cache, self.ttl_secs(ttl))
+    }
+
+    fn ttl_secs(&self, ttl: Ttl) -> Option<u32> {
+        match ttl {
+            Ttl::Omitted => self.ttl,
+            Ttl::Given(ttl) => ttl,
+        }
+    }
+
+    /// Reads a value, and counts the read.
+    #[inline]
+    pub(crate) fn read<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Found<'py>>> {
+        let cache = self.place.cache(py)?;
+        self.read_in(py, &cache, key)
+    }
+
+    #[inline]
+    fn read_in<'py>(
+        &self,
+        py: Python<'py>,
+        cache: &Cache,
+        key: &[u8],
+    ) -> PyResult<Option<Found<'py>>> {
+        let announced = Announced::default();
+        let mut sink = ValueSink::new(py, &announced, DETACHED_BYTES_MIN);
+        let found = cache.try_get_to(key, &mut sink, |meta| announced.set(meta));
+        if !found.map_err(|error| errors::store(py, error))? {
+            return Ok(None);
+        }
+        let meta = announced.meta();
+        if let Some(bytes) = sink.take_object(py) {
+            return Ok(Some((bytes, meta)));
+        }
+        if !sink.is_whole() {
+            return self.read_large(py, cache, key, meta);
+        }
+        let value = decoded(py, sink.bytes(), meta.flags, key, self.serializer())?;
+        Ok(Some((value, meta)))
+    }
+
+    /// Reads a value that has more than `stale` seconds left.
+    #[inline]
+    pub(crate) fn read_fresh<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        stale: u32,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let cache = self.place.cache(py)?;
+        let found = self.read_in(py, &cache, key)?;
+        Ok(found.filter(|(_, meta)| is_fresh(&cache, meta, stale)).map(|(value, _)| value))
+    }
+
+    /// Reads a value without the GIL. `meta` is the metadata of the item a moment ago.
+    #[cold]
+    fn read_large<'py>(
+        &self,
+        py: Python<'py>,
+        cache: &Cache,
+        key: &[u8],
+        mut meta: Meta,
+    ) -> PyResult<Option<Found<'py>>> {
+        for _ in 0..ATTEMPTS_MAX {
+            let length = meta.value_bytes;
+            let (object, memory) = new_bytes(py, length)?;
+            // SAFETY: the object is new, so that this function has the only reference, and has
+            // `length` bytes.
+            let room =
+                unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), length) };
+            let read = py.detach(|| {
+                let (mut lent, mut now) = (Lent::uninit(room), meta);
+                let found = cache.try_get_to(key, &mut lent, |meta| now = *meta);
+                found.map(|found| (found, lent.is_whole() && lent.filled() == length, now))
+            });
+            let (is_found, is_whole, now) = read.map_err(|error| errors::store(py, error))?;
+            if !is_found {
+                return Ok(None);
+            }
+            meta = now;
+            if is_whole && meta.flags == tag::STRING {
+                return Ok(Some((object, meta)));
+            }
+            if is_whole {
+                let bytes = object.cast::<PyBytes>()?.as_bytes();
+                return Ok(Some((decoded(py, bytes, meta.flags, key, self.serializer())?, meta)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a value without counting the read.
+    pub(crate) fn peek<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Found<'py>>> {
+        let cache = self.place.cache(py)?;
+        let (mut value, mut meta) = (Vec::new(), Meta::default());
+        if !cache.look_to(key, &mut value, |now| meta = *now) {
+            return Ok(None);
+        }
+        Ok(Some((decoded(py, &value, meta.flags, key, self.serializer())?, meta)))
+    }
+
+    #[inline]
+    fn store(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Ttl,
+        mode: StoreMode,
+        cas: Option<u64>,
+    ) -> PyResult<Stored> {
+        let py = key.py();
+        let key = Key::of(key)?;
+        // The serializer runs code of the program, which may close the cache.
+        let (mut bytes, flags) = encoded(value, &key, self.serializer())?;
+        let cache = self.place.cache(py)?;
+        let deadline = self.deadline(&cache, ttl);
+        let request = StoreRequest { deadline, flags, cas, ..StoreRequest::new(&key, mode) };
+        bytes.with(|bytes| stored(py, &cache, &request, bytes))
+    }
+
+    /// Appends to a value or prepends to it. Only bytes and text have an end.
+    fn extend(
+        &self,
+        key: &Bound<'_, PyAny>,
+        part: &Bound<'_, PyAny>,
+        mode: StoreMode,
+    ) -> PyResult<bool> {
+        let py = key.py();
+        let part = Key::of(part)
+            .map_err(|_| PyTypeError::new_err("only bytes and str can be appended or prepended"))?;
+        let key = Key::of(key)?;
+        let cache = self.place.cache(py)?;
+        let stored = stored(py, &cache, &StoreRequest::new(&key, mode), &part)?;
+        Ok(matches!(stored, Stored::Stored { .. }))
+    }
+
+    /// Adds to a counter. An absent counter starts at `initial`, or is an error without it.
+    fn add(
+        &self,
+        key: &Bound<'_, PyAny>,
+        delta: i64,
+        initial: Option<i64>,
+        ttl: Ttl,
+    ) -> PyResult<i64> {
+        let py = key.py();
+        let name = Key::of(key)?;
+        let cache = self.place.cache(py)?;
+        let request = StoreRequest {
+            deadline: self.deadline(&cache, ttl),
+            flags: tag::LONG,
+            ..StoreRequest::new(&name, StoreMode::Add)
+        };
+        loop {
+            let counted = match cache.add_signed_if_present(&*name, delta) {
+                Err(CountError::NotANumber) => add_unsigned(&cache, &name, delta),
+                counted => counted,
+            };
+            if let Some(number) = counted.map_err(|error| errors::count(py, error))? {
+                return Ok(number);
+            }
+            let Some(initial) = initial else {
+                return Err(PyKeyError::new_err(key.clone().unbind()));
+            };
+            let Some(number) = initial.checked_add(delta) else {
+                return Err(PyOverflowError::new_err("a counter is an int of 64 bits"));
+            };
+            let mut text = itoa::Buffer::new();
+            let stored = stored(py, &cache, &request, text.format(number).as_bytes())?;
+            if matches!(stored, Stored::Stored { .. }) {
+                return Ok(number);
+            }
+        }
+    }
+}
+
+/// Adds to a number that a program stored as plain text, as memcached does: such a number is not
+/// negative, and a decrement stops at 0.
+fn add_unsigned(cache: &Cache, key: &[u8], delta: i64) -> Result<Option<i64>, CountError> {
+    let changed = match delta {
+        0.. => cache.increment(key, delta.unsigned_abs()),
+        ..0 => cache.decrement(key, delta.unsigned_abs()),
+    };
+    match changed? {
+        None => Ok(None),
+        Some(number) => i64::try_from(number).map(Some).map_err(|_| CountError::NotANumber),
+    }
+}
+
+/// Stores bytes; releases the GIL for many.
+#[inline]
+fn stored(
+    py: Python<'_>,
+    cache: &Cache,
+    request: &StoreRequest<'_>,
+    bytes: &[u8],
+) -> PyResult<Stored> {
+    let stored = if bytes.len() < DETACHED_BYTES_MIN {
+        cache.store_counted(request, bytes)
+    } else {
+        py.detach(|| cache.store_counted(request, bytes))
+    };
+    stored.map_err(|error| errors::store(py, error))
+}
+
+fn or_none<'py>(py: Python<'py>, value: Option<Bound<'py, PyAny>>) -> Bound<'py, PyAny> {
+    value.unwrap_or_else(|| py.None().into_bound(py))
+}
+
+#[pymethods]
+impl CacheBase {
+    #[new]
+    #[pyo3(signature = (*, memory, path, item_max, cas, evict, processes, permissions, children,
+        serializer, ttl, unpickles))]
+    #[expect(clippy::too_many_arguments, reason = "Python passes each by name")]
+    fn new(
+        py: Python<'_>,
+        memory: u64,
+        path: Option<PathBuf>,
+        item_max: Option<u64>,
+        cas: bool,
+        evict: bool,
+        processes: u32,
+        permissions: u32,
+        children: bool,
+        serializer: Option<Bound<'_, PyAny>>,
+        ttl: Ttl,
+        unpickles: bool,
+    ) -> PyResult<Self> {
+        let mut builder = Builder::default()
+            .memory_bytes(memory)
+            .cas(cas)
+            .evict(evict)
+            .processes_max(processes)
+            .permissions(permissions)
+            .substitute(false)
+            .anonymous_shared(children);
+        if let Some(bytes) = item_max {
+            builder = builder.item_bytes_max(bytes);
+        }
+        if let Some(path) = &path {
+            builder = builder.shared(path).replaces_unusable(true);
+        }
+        let ttl = match ttl {
+            Ttl::Omitted => None,
+            Ttl::Given(ttl) => ttl,
+        };
+        let writers = if unpickles { Writers::Trusted } else { Writers::OfMode(permissions) };
+        let place = Place::open(py, builder, path, writers)?;
+        Ok(Self { place, serializer: Serializer::of(serializer)?, ttl })
+    }
+
+    /// Returns the value of a key, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = key.py();
+        Ok(match self.read(py, &Key::of(key)?)? {
+            Some((value, _)) => value,
+            None => or_none(py, default),
+        })
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.read(key.py(), &Key::of(key)?)? {
+            Some((value, _)) => Ok(value),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// Returns the value of a key and its cas token, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn gets<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = key.py();
+        let cache = self.place.cache(py)?;
+        check_cas(py, &cache)?;
+        Ok(match self.read_in(py, &cache, &Key::of(key)?)? {
+            Some((value, meta)) => (value, meta.cas).into_pyobject(py)?.into_any(),
+            None => or_none(py, default),
+        })
+    }
+
+    /// Returns the value of a key and True if its time to live exceeds `stale` seconds; None if the
+    /// key is absent.
+    fn _get_fresh<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        stale: u32,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, bool)>> {
+        let py = key.py();
+        let cache = self.place.cache(py)?;
+        let found = self.read_in(py, &cache, &Key::of(key)?)?;
+        Ok(found.map(|(value, meta)| (value, is_fresh(&cache, &meta, stale))))
+    }
+
+    /// Returns the values of several keys as a dict, without the keys that are absent.
+    fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let py = keys.py();
+        let found = PyDict::new(py);
+        let mut names = keys.try_iter()?;
+        let mut group = Vec::with_capacity(KEYS_AT_ONCE);
+        loop {
+            group.clear();
+            for name in names.by_ref().take(KEYS_AT_ONCE) {
+                group.push(name?);
+            }
+            if group.is_empty() {
+                return Ok(found);
+            }
+            let keys = group.iter().map(Key::of).collect::<PyResult<Vec<_>>>()?;
+            let cache = self.place.cache(py)?;
+            cache.prefetch(keys.iter().map(|key| &**key));
+            for (name, key) in group.iter().zip(&keys) {
+                if let Some((value, _)) = self.read_in(py, &cache, key)? {
+                    found.set_item(name, value)?;
+                }
+            }
+        }
+    }
+
+    /// Stores a value.
+    #[pyo3(signature = (key, value, ttl=Ttl::Omitted))]
+    fn set(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, ttl: Ttl) -> PyResult<()> {
+        self.store(key, value, ttl, StoreMode::Set, None).map(drop)
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.store(key, value, Ttl::Omitted, StoreMode::Set, None).map(drop)
+    }
+
+    /// Stores a value if the key is absent. Returns False if it is present.
+    #[pyo3(name = "add", signature = (key, value, ttl=Ttl::Omitted))]
+    fn store_absent(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Ttl,
+    ) -> PyResult<bool> {
+        let stored = self.store(key, value, ttl, StoreMode::Add, None)?;
+        Ok(matches!(stored, Stored::Stored { .. }))
+    }
+
+    /// Stores a value if the key is present. Returns False if it is absent.
+    #[pyo3(signature = (key, value, ttl=Ttl::Omitted))]
+    fn replace(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Ttl,
+    ) -> PyResult<bool> {
+        let stored = self.store(key, value, ttl, StoreMode::Replace, None)?;
+        Ok(matches!(stored, Stored::Stored { .. }))
+    }
+
+    /// Stores a value if the item still has this cas token. Returns False if the item has changed,
+    /// and None if it is gone.
+    #[pyo3(signature = (key, value, token, ttl=Ttl::Omitted))]
+    fn cas(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        token: u64,
+        ttl: Ttl,
+    ) -> PyResult<Option<bool>> {
+        check_cas(key.py(), &*self.place.cache(key.py())?)?;
+        Ok(match self.store(key, value, ttl, StoreMode::Set, Some(token))? {
+            Stored::Stored { .. } => Some(true),
+            Stored::Exists => Some(false),
+            Stored::NotFound | Stored::NotStored => None,
+        })
+    }
+
+    /// Appends to a value of the same type, bytes or str. Returns False if the key is absent.
+    fn append(&self, key: &Bound<'_, PyAny>, part: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.extend(key, part, StoreMode::Append)
+    }
+
+    /// Same as `append`, in front of the value.
+    fn prepend(&self, key: &Bound<'_, PyAny>, part: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.extend(key, part, StoreMode::Prepend)
+    }
+
+    /// Removes an item. Returns False if the key is absent.
+    fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = key.py();
+        let cache = self.place.cache(py)?;
+        cache.delete(&*Key::of(key)?).map_err(|error| errors::store(py, error))
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        match self.delete(key)? {
+            true => Ok(()),
+            false => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// Removes an item and returns its value in a tuple of one; None if the key is absent.
+    fn _pop<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+        let py = key.py();
+        let (cache, key) = (self.place.cache(py)?, Key::of(key)?);
+        loop {
+            let Some((value, meta)) = self.read_in(py, &cache, &key)? else { return Ok(None) };
+            let token = cache.keeps_cas().then_some(meta.cas);
+            match cache.delete_if(&key, token).map_err(|error| errors::store(py, error))? {
+                Deletion::Deleted(_) => return Ok(Some((value,))),
+                Deletion::NotFound => return Ok(None),
+                // The item was stored again since the read.
+                Deletion::Exists => {}
+            }
+        }
+    }
+
+    /// Gives an item a new time to live. Returns False if the key is absent.
+    #[pyo3(signature = (key, ttl=Ttl::Omitted))]
+    fn touch(&self, key: &Bound<'_, PyAny>, ttl: Ttl) -> PyResult<bool> {
+        let py = key.py();
+        let cache = self.place.cache(py)?;
+        let deadline = self.deadline(&cache, ttl);
+        let touched = cache.touch_until(&Key::of(key)?, deadline);
+        Ok(touched.map_err(|error| errors::store(py, error))?.is_some())
+    }
+
+    /// Adds to a counter, and returns its new value. An absent counter starts at `initial` with
+    /// the time to live; with `initial=None` it is a KeyError.
+    #[pyo3(signature = (key, delta=1, *, initial=Some(0), ttl=Ttl::Omitted))]
+    fn incr(
+        &self,
+        key: &Bound<'_, PyAny>,
+        delta: i64,
+        initial: Option<i64>,
+        ttl: Ttl,
+    ) -> PyResult<i64> {
+        self.add(key, delta, initial, ttl)
+    }
+
+    /// Subtracts from a counter: same as `incr` with the negative number.
+    #[pyo3(signature = (key, delta=1, *, initial=Some(0), ttl=Ttl::Omitted))]
+    fn decr(
+        &self,
+        key: &Bound<'_, PyAny>,
+        delta: i64,
+        initial: Option<i64>,
+        ttl: Ttl,
+    ) -> PyResult<i64> {
+        let overflow = || PyOverflowError::new_err("a counter is an int of 64 bits");
+        self.add(key, delta.checked_neg().ok_or_else(overflow)?, initial, ttl)
+    }
+
+    /// Removes all items whose keys begin with `prefix`, and returns their number.
+    fn remove_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let py = prefix.py();
+        let prefix = Key::of(prefix)?;
+        let (cache, prefix) = (self.place.cache(py)?, &*prefix);
+        let cache: &Cache = &cache;
+        py.detach(|| cache.remove_prefix(prefix)).map_err(|error| errors::store(py, error))
+    }
+
+    /// Removes all items.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        let cache = self.place.cache(py)?;
+        let cache: &Cache = &cache;
+        py.detach(|| cache.try_clear()).map_err(|error| errors::store(py, error))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.place.cache(key.py())?.contains(&*Key::of(key)?))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(usize::try_from(self.place.cache(py)?.len())?)
+    }
+
+    fn _keys(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Keys> {
+        let cache = self.place.cache(prefix.py())?;
+        Ok(Keys::new(cache.keys_with_prefix(&*Key::of(prefix)?)))
+    }
+
+    fn _items(this: PyRef<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<Items> {
+        let prefix = Key::of(prefix)?;
+        let walk = this.place.cache(this.py())?.keys_with_prefix(&*prefix);
+        Ok(Items::new(walk, this.into()))
+    }
+
+    /// Returns the remaining time to live in seconds; None if the item does not expire.
+    fn ttl_of(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+        let py = key.py();
+        let cache = self.place.cache(py)?;
+        let found = cache.try_peek(&Key::of(key)?).map_err(|error| errors::store(py, error))?;
+        let meta = found.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
+        let left = || meta.deadline.0.saturating_sub(cache.now());
+        Ok((meta.deadline != Deadline::NEVER).then(left))
+    }
+
+    /// Returns the statistics of the cache as a dict of numbers.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let numbers = PyDict::new(py);
+        for stat in self.place.cache(py)?.stats() {
+            numbers.set_item(stat.name, stat.value)?;
+        }
+        Ok(numbers)
+    }
+
+    /// Returns the memory of the cache in bytes: its limit, and how much of it is in use, by items,
+    /// and by the index.
+    fn memory_usage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let memory = self.place.cache(py)?.memory();
+        let numbers = PyDict::new(py);
+        numbers.set_item("limit", memory.limit)?;
+        numbers.set_item("used", memory.used)?;
+        numbers.set_item("items", memory.items)?;
+        numbers.set_item("index", memory.index)?;
+        Ok(numbers)
+    }
+
+    /// True if items have cas tokens.
+    #[getter]
+    fn has_cas(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.place.cache(py)?.keeps_cas())
+    }
+
+    /// Closes the cache. Its memory is returned as soon as no other thread uses it.
+    fn close(&self) {
+        self.place.close();
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.place.is_closed()
+    }
+
+    /// Takes the exclusive right to do something for a key; None if another process or thread has
+    /// it. `seconds` is the longest time until it ends.
+    fn lease(&self, key: &Bound<'_, PyAny>, seconds: f64) -> PyResult<Option<Lease>> {
+        let py = key.py();
+        let Ok(time) = Duration::try_from_secs_f64(seconds) else {
+            return Err(PyValueError::new_err(format!(
+                "a lease takes a positive number of seconds, found {seconds}"
+            )));
+        };
+        let (cache, key) = (self.place.cache(py)?, Key::of(key)?);
+        let lease = cache.lease(&*key, time).map_err(|error| errors::store(py, error))?;
+        Ok(lease.map(|lease| Lease::new(&cache, &key, lease)))
+    }
+
+    /// Begins a load: `Load.finish` stores its result unless the key has changed since.
+    fn _begin_load(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>, seconds: u32) -> PyResult<Load> {
+        let py = this.py();
+        let (cache, key) = (this.place.cache(py)?, Key::of(key)?);
+        let basis = cache.begin_load(&key, Duration::from_secs(seconds.into()));
+        let basis = basis.map_err(|error| errors::store(py, error))?;
+        let load = |owner| Load::new(owner, &cache, &key, basis);
+        Ok(load(this.into()))
+    }
+
+    /// Returns a time to live in whole seconds; None for no limit.
+    fn _ttl_secs(&self, ttl: Ttl) -> Option<u32> {
+        self.ttl_secs(ttl)
+    }
+
+    /// The default time to live, in seconds; None for no limit.
+    #[getter]
+    fn default_ttl(&self) -> Option<u32> {
+        self.ttl
+    }
+}
+
+/// True if an item has more than `stale` seconds left.
+pub(crate) fn is_fresh(cache: &Cache, meta: &Meta, stale: u32) -> bool {
+    stale == 0
+        || meta.deadline == Deadline::NEVER
+        || meta.deadline.0.saturating_sub(cache.now()) > stale
+}
+
+fn check_cas(py: Python<'_>, cache: &Cache) -> PyResult<()> {
+    match cache.keeps_cas() {
+        true => Ok(()),
+        false => Err(errors::CAS.with(
+            py,
+            "the cache has no cas tokens: it was created with cas=False, or by another program",
+        )),
+    }
+}

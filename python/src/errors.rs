@@ -1,0 +1,82 @@
+//! Errors of the library as exceptions of `larder_cache._errors`.
+
+use larder::signed::tag;
+use larder::{ClientError, CountError, OpenError, StoreError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// An exception class of `larder_cache._errors`, imported at its first use.
+pub(crate) struct Exception {
+    name: &'static str,
+    class: PyOnceLock<Py<PyType>>,
+}
+
+impl Exception {
+    const fn new(name: &'static str) -> Self {
+        Self { name, class: PyOnceLock::new() }
+    }
+
+    /// Returns an exception with a message.
+    #[cold]
+    pub(crate) fn with(&self, py: Python<'_>, message: impl std::fmt::Display) -> PyErr {
+        match self.class.import(py, "larder_cache._errors", self.name) {
+            Ok(class) => PyErr::from_type(class.clone(), (message.to_string(),)),
+            Err(error) => error,
+        }
+    }
+}
+
+pub(crate) static CLOSED: Exception = Exception::new("ClosedError");
+pub(crate) static OPEN: Exception = Exception::new("OpenError");
+pub(crate) static CAS: Exception = Exception::new("CasError");
+static COUNTER: Exception = Exception::new("CounterError");
+static STORE: Exception = Exception::new("StoreError");
+static TOO_LARGE: Exception = Exception::new("TooLargeError");
+pub(crate) static SERIALIZER: Exception = Exception::new("SerializerError");
+static SERVER: Exception = Exception::new("ServerError");
+static UNAVAILABLE: Exception = Exception::new("UnavailableError");
+pub(crate) static UNTRUSTED: Exception = Exception::new("UntrustedError");
+
+/// Returns the exception for a failed store.
+#[cold]
+pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
+    match error {
+        StoreError::Key(error) => PyValueError::new_err(error.to_string()),
+        StoreError::TooLarge => TOO_LARGE.with(py, error),
+        StoreError::NoMemory | StoreError::Journal(_) | StoreError::Stuck(_) => {
+            STORE.with(py, error)
+        }
+    }
+}
+
+/// Returns the exception for a failed change of a counter.
+#[cold]
+pub(crate) fn count(py: Python<'_>, error: CountError) -> PyErr {
+    match error {
+        CountError::Store(error) => store(py, error),
+        CountError::NotANumber => COUNTER.with(
+            py,
+            format_args!("the value is not an int of 64 bits (tag {} in its flags)", tag::LONG),
+        ),
+    }
+}
+
+/// Returns the exception for a cache that cannot be opened.
+#[cold]
+pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
+    OPEN.with(py, error)
+}
+
+/// Returns the exception for a failed request to a server.
+#[cold]
+pub(crate) fn client(py: Python<'_>, error: &ClientError) -> PyErr {
+    match error {
+        ClientError::Connect { .. } | ClientError::Io(_) => UNAVAILABLE.with(py, error),
+        ClientError::Key(_) | ClientError::LongKey { .. } => {
+            PyValueError::new_err(error.to_string())
+        }
+        ClientError::Server(_) | ClientError::Protocol(_) => SERVER.with(py, error),
+    }
+}

@@ -1,0 +1,510 @@
+"""One caller computes a value while the others wait: threads, tasks and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import output_of
+from larder_cache import Cache, LoadError
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def test_a_value_is_loaded_once(cache: Cache) -> None:
+    calls = []
+
+    def loader() -> str:
+        calls.append(1)
+        return "value"
+
+    assert [cache.get_or_load("k", loader, ttl=60) for _ in range(3)] == ["value"] * 3
+    assert len(calls) == 1
+    assert cache.ttl_of("k") in (59, 60)
+
+
+@pytest.mark.parametrize("value", [None, "", 0, False, b""])
+def test_a_value_that_is_false_is_a_value(cache: Cache, value: Any) -> None:
+    calls = []
+    for _ in range(2):
+        assert cache.get_or_load("k", lambda: calls.append(1) or value) == value
+    assert len(calls) == 1
+
+
+def test_threads_wait_for_the_value(cache: Cache) -> None:
+    calls = []
+
+    def loader() -> int:
+        calls.append(1)
+        time.sleep(0.3)
+        return 42
+
+    with ThreadPoolExecutor(20) as pool:
+        results = list(pool.map(lambda _: cache.get_or_load("k", loader), range(20)))
+    assert results == [42] * 20
+    assert len(calls) == 1
+
+
+def test_tasks_wait_by_a_timer(cache: Cache) -> None:
+    calls = []
+    ticks = 0
+
+    async def loader() -> int:
+        calls.append(1)
+        await asyncio.sleep(0.3)
+        return 42
+
+    async def count() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    async def main() -> list[int]:
+        counter = asyncio.create_task(count())
+        results = await asyncio.gather(
+            *(cache.get_or_load_async("k", loader) for _ in range(200))
+        )
+        counter.cancel()
+        return results
+
+    assert asyncio.run(main()) == [42] * 200
+    assert len(calls) == 1
+    assert ticks >= 15, "the loop ran while the tasks waited"
+
+
+def test_an_exception_goes_to_all_waiting_threads_and_is_not_cached(cache: Cache) -> None:
+    calls = []
+
+    def loader() -> int:
+        calls.append(1)
+        time.sleep(0.3)
+        raise ZeroDivisionError("no value")
+
+    def attempt(_: int) -> BaseException | None:
+        with pytest.raises(ZeroDivisionError) as raised:
+            cache.get_or_load("k", loader)
+        return raised.value
+
+    with ThreadPoolExecutor(10) as pool:
+        errors = list(pool.map(attempt, range(10)))
+    assert len(calls) == 1
+    assert len({id(error) for error in errors}) == 1, "all receive the same exception"
+    assert cache.get_or_load("k", lambda: 7) == 7, "the next caller loads again"
+
+
+def test_an_exception_goes_to_all_waiting_tasks(cache: Cache) -> None:
+    calls = []
+
+    async def loader() -> int:
+        calls.append(1)
+        await asyncio.sleep(0.2)
+        raise ZeroDivisionError("no value")
+
+    async def main() -> list[Any]:
+        waiting = (cache.get_or_load_async("k", loader) for _ in range(50))
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert await cache.get_or_load_async("k", lambda: asyncio.sleep(0, 7)) == 7
+        return results
+
+    results = asyncio.run(main())
+    assert {type(result) for result in results} == {ZeroDivisionError}
+    assert len(calls) == 1
+
+
+def test_a_cancelled_task_leaves_the_load_to_another(cache: Cache) -> None:
+    calls = []
+
+    async def loader() -> str:
+        calls.append(1)
+        await asyncio.sleep(60 if len(calls) == 1 else 0)
+        return "second"
+
+    async def main() -> float:
+        leader = asyncio.create_task(cache.get_or_load_async("k", loader))
+        await asyncio.sleep(0.05)
+        others = [asyncio.create_task(cache.get_or_load_async("k", loader)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        leader.cancel()
+        assert await asyncio.gather(*others) == ["second"] * 5
+        with pytest.raises(asyncio.CancelledError):
+            await leader
+        return time.monotonic() - began
+
+    assert asyncio.run(main()) < 1
+    assert len(calls) == 2
+
+
+def test_a_cancelled_waiting_task_disturbs_nobody(cache: Cache) -> None:
+    async def loader() -> str:
+        await asyncio.sleep(0.3)
+        return "value"
+
+    async def main() -> None:
+        leader = asyncio.create_task(cache.get_or_load_async("k", loader))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(cache.get_or_load_async("k", loader))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await leader == "value"
+
+    asyncio.run(main())
+
+
+def test_a_timeout_around_a_load(cache: Cache) -> None:
+    async def main() -> str:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await cache.get_or_load_async("k", lambda: asyncio.sleep(60, "late"))
+        return await cache.get_or_load_async("k", lambda: asyncio.sleep(0, "value"))
+
+    assert asyncio.run(main()) == "value"
+
+
+def test_a_change_during_the_load_wins(cache: Cache) -> None:
+    def loader() -> str:
+        cache["k"] = "changed"
+        return "loaded"
+
+    assert cache.get_or_load("k", loader) == "loaded"
+    assert cache["k"] == "changed"
+    cache.delete("k")
+
+    def deleting() -> str:
+        cache.delete("k")
+        return "loaded"
+
+    assert cache.get_or_load("k", deleting) == "loaded"
+    assert "k" not in cache, "the value may be older than the delete"
+
+
+def test_a_value_that_cannot_be_stored_reaches_its_caller(cache: Cache) -> None:
+    large = bytes(2 << 20)
+    assert cache.get_or_load("k", lambda: large) is large
+    assert "k" not in cache
+    assert cache.stats()["store_too_large"] == 1
+    with pytest.raises(TypeError, match="needs a serializer"):
+        cache.get_or_load("k", lambda: [1])
+    assert cache.get_or_load("k", lambda: 1) == 1
+
+
+def test_a_loader_that_requests_its_own_key(cache: Cache) -> None:
+    with pytest.raises(RecursionError, match="b'k' waits for itself"):
+        cache.get_or_load("k", lambda: cache.get_or_load("k", lambda: 1))
+    assert cache.get_or_load("k", lambda: 2) == 2
+
+
+def test_loaders_that_request_each_others_keys(cache: Cache) -> None:
+    both = threading.Barrier(2)
+
+    def load(key: str, other: str) -> str:
+        def loader() -> str:
+            both.wait()
+            return cache.get_or_load(other, lambda: f"{other} by {key}") + f", {key}"
+
+        return cache.get_or_load(key, loader)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(load, "ab", "ba"))
+    assert time.monotonic() - began < 10
+    assert [result[-1] for result in results] == ["a", "b"]
+
+
+def test_stale_values_are_used_while_one_caller_refreshes(cache: Cache) -> None:
+    options: dict[str, Any] = {"ttl": 1, "stale": 60}
+    assert cache.get_or_load("k", lambda: "old", **options) == "old"
+    time.sleep(2.1)
+    began, refreshed = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        began.set()
+        refreshed.wait(10)
+        return "new"
+
+    with ThreadPoolExecutor(1) as pool:
+        refreshing = pool.submit(cache.get_or_load, "k", slow, **options)
+        assert began.wait(10)
+
+        def never() -> str:
+            raise AssertionError("another caller refreshes the value")
+
+        assert cache.get_or_load("k", never, **options) == "old"
+        refreshed.set()
+        assert refreshing.result() == "new"
+    assert cache["k"] == "new"
+
+
+def test_a_refresh_that_fails_returns_the_old_value(cache: Cache) -> None:
+    options: dict[str, Any] = {"ttl": 1, "stale": 60}
+    cache.get_or_load("k", lambda: "old", **options)
+    time.sleep(2.1)
+    assert cache.get_or_load("k", lambda: 1 // 0, **options) == "old"
+
+    async def failing() -> str:
+        raise ZeroDivisionError
+
+    assert asyncio.run(cache.get_or_load_async("k", failing, **options)) == "old"
+    with pytest.raises(KeyboardInterrupt):
+        cache.get_or_load("k", lambda: (_ for _ in ()).throw(KeyboardInterrupt), **options)
+
+
+def test_a_loader_that_takes_longer_than_its_lease(cache: Cache) -> None:
+    begun = threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        time.sleep(1.5)
+        return "slow"
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cache.get_or_load, "k", slow, lease=0.3)
+        assert begun.wait(10)
+        began = time.monotonic()
+        assert cache.get_or_load("k", lambda: "quick", lease=0.3) == "quick"
+        assert time.monotonic() - began < 1
+        assert first.result() == "slow"
+
+
+def test_a_caller_that_does_not_want_to_wait(cache: Cache) -> None:
+    begun, ends = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        ends.wait(10)
+        return "slow"
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cache.get_or_load, "k", slow)
+        assert begun.wait(10)
+        assert cache.get_or_load("k", lambda: "own", wait=0) == "own"
+        ends.set()
+        assert first.result() == "slow"
+
+
+@pytest.mark.parametrize(
+    "options", [{"stale": -1}, {"stale": float("inf")}, {"lease": 0}, {"wait": -1}]
+)
+def test_options_that_are_wrong(cache: Cache, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is"):
+        cache.get_or_load("k", lambda: 1, **options)
+
+
+LOADS = """
+import sys, time
+from larder_cache import Cache
+
+cache = Cache(shared=sys.argv[1])
+calls = 0
+
+def loader():
+    global calls
+    calls += 1
+    time.sleep(0.5)
+    return 42
+
+print("ready", flush=True)
+sys.stdin.readline()
+assert cache.get_or_load("k", loader, ttl=60) == 42
+print(calls)
+"""
+
+
+def test_processes_wait_for_the_value(path: Path, start: Start) -> None:
+    processes = [start(LOADS, path) for _ in range(4)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    calls = []
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    calls = [int(output_of(process)) for process in processes]
+    assert sum(calls) == 1
+
+
+# Loads for as long as the test wants, and prints when it has begun.
+HOLDS = """
+import sys, time
+from larder_cache import Cache
+
+cache = Cache(shared=sys.argv[1])
+
+def loader():
+    print("loading", flush=True)
+    command = sys.stdin.readline().strip()
+    if command == "fail":
+        raise ValueError("the table is empty")
+    return command
+
+cache.get_or_load("k", loader)
+"""
+
+
+def test_a_killed_process_leaves_the_load_to_another(path: Path, start: Start) -> None:
+    with Cache(shared=path) as cache:
+        holder = start(HOLDS, path)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "loading\n"
+        with ThreadPoolExecutor(3) as pool:
+            waiting = [pool.submit(cache.get_or_load, "k", lambda: "ours") for _ in range(3)]
+            time.sleep(0.3)
+            assert not any(caller.done() for caller in waiting)
+            began = time.monotonic()
+            os.kill(holder.pid, signal.SIGKILL)
+            assert [caller.result() for caller in waiting] == ["ours"] * 3
+            assert time.monotonic() - began < 1
+
+
+def test_an_exception_reaches_waiting_processes_once(path: Path, start: Start) -> None:
+    with Cache(shared=path) as cache:
+        holder = start(HOLDS, path)
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "loading\n"
+
+        def never() -> str:
+            raise AssertionError("another process loads the value")
+
+        def attempt(_: int) -> LoadError:
+            with pytest.raises(LoadError) as raised:
+                cache.get_or_load("k", never)
+            return raised.value
+
+        with ThreadPoolExecutor(3) as pool:
+            waiting = pool.map(attempt, range(3))
+            time.sleep(0.3)
+            holder.stdin.write("fail\n")
+            holder.stdin.flush()
+            errors = list(waiting)
+        message = "the loader in another process failed: ValueError: the table is empty"
+        assert [str(error) for error in errors] == [message] * 3
+        assert {error.type_name for error in errors} == {"ValueError"}
+        assert cache.get_or_load("k", lambda: "again") == "again"
+        assert list(cache) == ["k"], "the note about the failure is not an item"
+
+
+def test_a_fork_in_the_middle_of_a_load(path: Path) -> None:
+    with Cache(shared=path) as cache:
+
+        def loader() -> str:
+            child = os.fork()
+            if child == 0:
+                # The child returns from the loader as well, and must end neither the lease nor
+                # the load of its parent.
+                return "of the child"
+            assert os.waitpid(child, 0)[1] == 0
+            return "of the parent"
+
+        parent = os.getpid()
+        result = cache.get_or_load("k", loader, ttl=60)
+        if os.getpid() != parent:
+            os._exit(0 if result == "of the child" else 1)
+        assert result == "of the parent"
+        assert cache["k"] in ("of the parent", "of the child")
+        lease = cache.lease("k", 1)
+        assert lease is not None, "the load is over"
+        lease.release()
+
+
+def test_a_load_survives_the_end_of_the_interpreter(path: Path, start: Start) -> None:
+    program = """
+import sys, threading, time
+from larder_cache import Cache
+
+cache = Cache(shared=sys.argv[1])
+begun = threading.Event()
+
+def loader():
+    begun.set()
+    time.sleep(60)
+
+threads = [
+    threading.Thread(target=cache.get_or_load, args=("k", loader), daemon=True) for _ in range(8)
+]
+for thread in threads:
+    thread.start()
+begun.wait()
+time.sleep(0.1)
+print("ends")
+"""
+    with Cache(shared=path) as cache:
+        assert output_of(start(program, path)) == "ends\n"
+        began = time.monotonic()
+        assert cache.get_or_load("k", lambda: "next") == "next"
+        assert time.monotonic() - began < 1
+
+
+def test_leases(cache: Cache) -> None:
+    lease = cache.lease("k", 10)
+    assert lease is not None
+    assert cache.lease("k", 10) is None
+    assert lease.release() is True
+    assert lease.release() is False
+    with cache.lease("k", 10) as held:  # type: ignore[union-attr]
+        assert cache.lease("k", 10) is None
+    assert held.release() is False
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="a lease takes a positive number of seconds"):
+            cache.lease("k", seconds)
+
+
+KILLED = """
+import os, sys, threading, time
+from larder_cache import Cache
+
+cache = Cache(shared=sys.argv[1], memory="16M")
+seed = int(sys.argv[2])
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    key = f"k{(number * 7919 + seed) % 50}"
+    value = cache.get_or_load(key, lambda: key * 100, ttl=1)
+    assert value == key * 100, value[:20]
+    cache.set(f"s{number % 200}", bytes([number % 256]) * (number % 5000))
+    cache.delete(key)
+    cache.incr("n")
+"""
+
+
+def test_killed_workers_harm_nobody(path: Path, start: Start) -> None:
+    """Four workers load, store, count and delete. One after the other is killed and replaced."""
+    seconds = float(os.environ.get("KILL_SECONDS", "5"))
+    with Cache(shared=path, memory="16M") as cache:
+        workers = [start(KILLED, path, seed) for seed in range(4)]
+        ends, longest, kills, reads = time.monotonic() + seconds, 0.0, 0, 0
+        while time.monotonic() < ends:
+            victim = workers.pop(0)
+            victim.kill()
+            victim.wait()
+            kills += 1
+            workers.append(start(KILLED, path, kills))
+            pause = time.monotonic() + 0.1
+            while time.monotonic() < pause:
+                began = time.monotonic()
+                key = f"k{reads % 50}"
+                assert cache.get_or_load(key, lambda key=key: key * 100) == key * 100
+                cache[f"own{reads % 100}"] = reads
+                longest = max(longest, time.monotonic() - began)
+                reads += 1
+        for worker in workers:
+            assert worker.poll() is None, worker.communicate()[1]
+        assert kills > 5
+        assert longest < 2, f"a caller waited for {longest:.1f} s"
+        for key, value in cache.items():
+            if key.startswith("s"):
+                assert len(set(value)) <= 1, f"{key} is torn"
