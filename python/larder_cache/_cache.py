@@ -284,11 +284,24 @@ class Cache(CacheBase, MutableMapping[str, Any]):
         return await load_async(self, key, loader, options)
 
     @overload
-    def cached(self, function: Callable[P, R], /) -> CachedFunction[P, R]: ...
+    def cached(
+        self,
+        function: Callable[P, R],
+        /,
+        *,
+        ttl: Ttl = ...,
+        key: Callable[..., Key] | None = None,
+        prefix: Key | None = None,
+        stale: float | timedelta = 0,
+        lease: float = _LEASE_SECS,
+        wait: float | None = None,
+    ) -> CachedFunction[P, R]: ...
 
     @overload
     def cached(
         self,
+        function: None = None,
+        /,
         *,
         ttl: Ttl = ...,
         key: Callable[..., Key] | None = None,
@@ -300,7 +313,7 @@ class Cache(CacheBase, MutableMapping[str, Any]):
 
     def cached(
         self,
-        function: Callable[P, R] | None = None,
+        function: Callable[..., Any] | None = None,
         /,
         *,
         ttl: Ttl = ...,
@@ -326,7 +339,7 @@ class Cache(CacheBase, MutableMapping[str, Any]):
         """
         options = self._load_options(ttl, stale, lease, wait)
 
-        def decorate(function: Callable[P, R]) -> CachedFunction[P, R]:
+        def decorate(function: Callable[..., T]) -> CachedFunction[..., T]:
             return cached(self, function, prefix=prefix, key=key, options=options)
 
         return decorate if function is None else decorate(function)

@@ -6,7 +6,17 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from ._larder import CachedCall
 from ._load import LoadOptions, load, load_async
@@ -36,6 +46,13 @@ class CachedFunction(Protocol[P, R_co]):
     def __wrapped__(self) -> Callable[P, R_co]: ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = ..., /) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = ..., /) -> Callable[..., R_co]:
+        """Returns the method of an instance."""
 
     def cache_info(self) -> CacheInfo:
         """Returns the hits and misses in this process."""

@@ -6,9 +6,11 @@ the lease, after 1, 2, 4 … up to 50 milliseconds. Tasks wait by a timer of the
 
 The lease ends with the load. It also ends if the leader is cancelled or its process is killed:
 then the next caller that looks becomes the leader. If the loader raises an exception, the leader
-leaves a note before it ends the lease. Callers that saw the lease during the load raise the
-exception, later callers load again. Threads and tasks of the leader's process receive the
-exception itself, other processes a `LoadError` with its type and message.
+leaves a note before it ends the lease. A caller that began before that moment raises the
+exception, a later one loads again. Threads and tasks of the leader's process receive the exception
+itself, other processes a `LoadError` with its type and message.
+
+`crates/models/src/load` searches all orders of these steps, and shows that each rule is needed.
 """
 
 from __future__ import annotations
@@ -74,15 +76,10 @@ class Hit(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed load. The times are those of `time.monotonic_ns`, which all processes share."""
+    """A failed load. The time is that of `time.monotonic_ns`, which all processes share."""
 
-    began_ns: int
     failed_ns: int
     error: Exception
-
-    def concerns(self, seen_ns: int) -> bool:
-        """True if a caller that saw the lease at that time was waiting for this load."""
-        return self.began_ns <= seen_ns <= self.failed_ns
 
 
 class Failures:
@@ -92,7 +89,8 @@ class Failures:
     def __init__(self) -> None:
         self._of_this_process: dict[bytes, Failure] = {}
 
-    def record(self, cache: Cache, key: bytes, failure: Failure) -> None:
+    def record(self, cache: Cache, key: bytes, error: Exception) -> None:
+        failure = Failure(time.monotonic_ns(), error)
         oldest = failure.failed_ns - _NOTE_SECS * 1_000_000_000
         # A copy, because other threads may add to the dict.
         for other, earlier in list(self._of_this_process.items()):
@@ -102,13 +100,13 @@ class Failures:
         if cache.is_shared:
             _write_note(cache, key, failure)
 
-    def find(self, cache: Cache, key: bytes, seen_ns: int) -> Exception | None:
-        """Returns the error of the load that a caller was waiting for."""
+    def since(self, cache: Cache, key: bytes, began_ns: int) -> Exception | None:
+        """Returns the error of the last load of a key that failed after that time."""
         failure = self._of_this_process.get(key)
-        if failure is not None and failure.concerns(seen_ns):
+        if failure is not None and began_ns <= failure.failed_ns:
             return failure.error
         failure = _read_note(cache, key) if cache.is_shared else None
-        if failure is not None and failure.concerns(seen_ns):
+        if failure is not None and began_ns <= failure.failed_ns:
             return failure.error
         return None
 
@@ -120,7 +118,7 @@ def _note_key(key: bytes) -> bytes:
 def _write_note(cache: Cache, key: bytes, failure: Failure) -> None:
     error = failure.error
     text = f"{type(error).__qualname__}\n{error}"[:_MESSAGE_MAX]
-    note = f"{failure.began_ns} {failure.failed_ns}\n{text}"
+    note = f"{failure.failed_ns}\n{text}"
     try:
         cache.set(_note_key(key), note.encode(errors="replace"), ttl=_NOTE_SECS)
     except StoreError:
@@ -132,28 +130,22 @@ def _read_note(cache: Cache, key: bytes) -> Failure | None:
     note = cache.get(_note_key(key))
     if not isinstance(note, bytes):
         return None
-    times, _, text = note.decode(errors="replace").partition("\n")
-    began, _, failed = times.partition(" ")
-    if not (began.isdecimal() and failed.isdecimal()):
+    failed, _, text = note.decode(errors="replace").partition("\n")
+    if not (failed.isascii() and failed.isdecimal() and len(failed) < 20):
         return None
     name, _, message = text.partition("\n")
     error = LoadError(f"the loader in another process failed: {name}: {message}", name)
-    return Failure(int(began), int(failed), error)
+    return Failure(int(failed), error)
 
 
 class Leader(Generic[T]):
-    """The caller that computes a value. `finish` or `fail` ends the load."""
+    """The caller that computes a value. `finish`, `fail` or `abandon` ends the load."""
 
-    def __init__(
-        self, cache: Cache, key: bytes, options: LoadOptions, lease: Lease | None, began_ns: int
-    ) -> None:
+    def __init__(self, cache: Cache, key: bytes, options: LoadOptions, lease: Lease | None) -> None:
         self._cache = cache
         self._key = key
         self._options = options
         self._lease = lease
-        # Before the leader took the lease, so that it is not later than the time at which another
-        # caller sees it.
-        self._began_ns = began_ns
         # The old value, if one caller refreshes it.
         self.stale: Hit[T] | None = None
         self._load = self._begin_load()
@@ -181,8 +173,13 @@ class Leader(Generic[T]):
         takes over."""
         try:
             if isinstance(error, Exception):
-                failure = Failure(self._began_ns, time.monotonic_ns(), error)
-                self._cache._failures.record(self._cache, self._key, failure)
+                self._cache._failures.record(self._cache, self._key, error)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Ends the load without a value and without a note."""
+        try:
             if self._load is not None:
                 self._load.cancel()
         finally:
@@ -205,10 +202,8 @@ class Caller(Generic[T]):
         self._cache = cache
         self._key = key.encode(errors="surrogateescape") if isinstance(key, str) else key
         self._options = options
-        self._began = time.monotonic()
+        self._began_ns = time.monotonic_ns()
         self._pause = _FIRST_PAUSE_SECS
-        # The last time at which another caller had the lease.
-        self._seen_ns: int | None = None
         outer = _loading.get()
         self._wait = min(options.wait, _NESTED_WAIT_SECS) if outer else options.wait
         self._is_recursive = (id(cache), self._key) in outer
@@ -226,18 +221,27 @@ class Caller(Generic[T]):
             raise RecursionError(
                 f"the loader of {self._key!r} waits for itself: it requests the same key"
             )
-        if self._seen_ns is not None:
-            error = self._cache._failures.find(self._cache, self._key, self._seen_ns)
-            if error is not None:
-                raise error
-        began_ns = time.monotonic_ns()
         lease = self._take_lease()
-        if lease is None and time.monotonic() - self._began < self._wait:
+        if lease is None and time.monotonic_ns() - self._began_ns < self._wait * 1e9:
             if found is not None:
                 return Hit(found[0])
-            self._seen_ns = time.monotonic_ns()
+            self._raise_error()
             return None
-        return self._lead(lease, began_ns)
+        try:
+            # Only after the lease was taken: a leader leaves its note before it ends its lease.
+            if found is None:
+                self._raise_error()
+            return self._lead(lease)
+        except BaseException:
+            if lease is not None:
+                lease.release()
+            raise
+
+    def _raise_error(self) -> None:
+        """Raises the error of a load that failed after this caller began."""
+        error = self._cache._failures.since(self._cache, self._key, self._began_ns)
+        if error is not None:
+            raise error
 
     def _take_lease(self) -> Lease | None:
         try:
@@ -247,22 +251,17 @@ class Caller(Generic[T]):
             self._wait = 0.0
             return None
 
-    def _lead(self, lease: Lease | None, began_ns: int) -> Hit[T] | Leader[T]:
-        try:
-            leader: Leader[T] = Leader(self._cache, self._key, self._options, lease, began_ns)
-            # The last leader may have stored the value after this caller looked for it.
-            found = self._cache._get_fresh(self._key, self._options.stale)
-        except BaseException:
-            if lease is not None:
-                lease.release()
-            raise
+    def _lead(self, lease: Lease | None) -> Hit[T] | Leader[T]:
+        leader: Leader[T] = Leader(self._cache, self._key, self._options, lease)
+        # The last leader may have stored the value after this caller looked for it.
+        found = self._cache._get_fresh(self._key, self._options.stale)
         if found is None:
             return leader
-        if not found[1]:
-            leader.stale = Hit(found[0])
-            return leader
-        leader.fail(asyncio.CancelledError())
-        return Hit(found[0])
+        if found[1]:
+            leader.abandon()
+            return Hit(found[0])
+        leader.stale = Hit(found[0])
+        return leader
 
     def next_pause(self) -> float:
         """Returns the seconds to wait before the next attempt."""
@@ -277,9 +276,7 @@ class Caller(Generic[T]):
         _loading.reset(self._token)
 
 
-def load(
-    cache: Cache, key: str | bytes, loader: Callable[[], T], options: LoadOptions
-) -> T:
+def load(cache: Cache, key: str | bytes, loader: Callable[[], T], options: LoadOptions) -> T:
     """Returns the value of a key; on a miss, the result of `loader`."""
     caller: Caller[T] = Caller(cache, key, options)
     while (found := caller.attempt()) is None:

@@ -106,7 +106,7 @@ class SignedPickleSerializer:
     tag = SIGNED_PICKLE
     name = "pickle with a signing_key"
 
-    def __init__(self, signing_key: bytes) -> None:
+    def __init__(self, signing_key: bytes | str) -> None:
         if isinstance(signing_key, str):
             signing_key = signing_key.encode()
         if len(signing_key) < 16:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from larder_cache import Cache
+from programs import PACKAGE
 
-PACKAGE = Path(__file__).resolve().parents[2]
+from larder_cache import Cache
 
 
 @pytest.fixture
@@ -50,10 +50,3 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-def output_of(process: subprocess.Popen[str], timeout: float = 30) -> str:
-    """Waits for a program, and returns its output. Fails if the program failed."""
-    output, errors = process.communicate(timeout=timeout)
-    assert process.returncode == 0, f"the program ended with {process.returncode}:\n{errors}"
-    return output

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from larder_cache import Cache, CacheInfo
 
 
@@ -157,7 +158,7 @@ def test_the_prefix(cache: Cache) -> None:
 
 
 def test_processes_share_results(path: Path, start: Callable[..., Any]) -> None:
-    from conftest import output_of
+    from programs import output_of
 
     program = """
 import sys

@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import output_of
+from programs import output_of
+
 from larder_cache import Cache, LoadError
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -35,8 +37,13 @@ def test_a_value_is_loaded_once(cache: Cache) -> None:
 @pytest.mark.parametrize("value", [None, "", 0, False, b""])
 def test_a_value_that_is_false_is_a_value(cache: Cache, value: Any) -> None:
     calls = []
+
+    def loader() -> Any:
+        calls.append(1)
+        return value
+
     for _ in range(2):
-        assert cache.get_or_load("k", lambda: calls.append(1) or value) == value
+        assert cache.get_or_load("k", loader) == value
     assert len(calls) == 1
 
 
@@ -71,9 +78,7 @@ def test_tasks_wait_by_a_timer(cache: Cache) -> None:
 
     async def main() -> list[int]:
         counter = asyncio.create_task(count())
-        results = await asyncio.gather(
-            *(cache.get_or_load_async("k", loader) for _ in range(200))
-        )
+        results = await asyncio.gather(*(cache.get_or_load_async("k", loader) for _ in range(200)))
         counter.cancel()
         return results
 
@@ -235,7 +240,7 @@ def test_stale_values_are_used_while_one_caller_refreshes(cache: Cache) -> None:
         return "new"
 
     with ThreadPoolExecutor(1) as pool:
-        refreshing = pool.submit(cache.get_or_load, "k", slow, **options)
+        refreshing = pool.submit(lambda: cache.get_or_load("k", slow, **options))
         assert began.wait(10)
 
         def never() -> str:
@@ -251,7 +256,11 @@ def test_a_refresh_that_fails_returns_the_old_value(cache: Cache) -> None:
     options: dict[str, Any] = {"ttl": 1, "stale": 60}
     cache.get_or_load("k", lambda: "old", **options)
     time.sleep(2.1)
-    assert cache.get_or_load("k", lambda: 1 // 0, **options) == "old"
+
+    def broken() -> str:
+        raise ZeroDivisionError
+
+    assert cache.get_or_load("k", broken, **options) == "old"
 
     async def failing() -> str:
         raise ZeroDivisionError
@@ -259,6 +268,26 @@ def test_a_refresh_that_fails_returns_the_old_value(cache: Cache) -> None:
     assert asyncio.run(cache.get_or_load_async("k", failing, **options)) == "old"
     with pytest.raises(KeyboardInterrupt):
         cache.get_or_load("k", lambda: (_ for _ in ()).throw(KeyboardInterrupt), **options)
+
+
+def test_a_refresh_that_fails_disturbs_no_other_caller(cache: Cache) -> None:
+    options: dict[str, Any] = {"ttl": 1, "stale": 60}
+    cache.get_or_load("k", lambda: "old", **options)
+    time.sleep(2.1)
+    begun, ends = threading.Event(), threading.Event()
+
+    def failing() -> str:
+        begun.set()
+        ends.wait(10)
+        raise ZeroDivisionError
+
+    with ThreadPoolExecutor(2) as pool:
+        refreshing = pool.submit(lambda: cache.get_or_load("k", failing, **options))
+        assert begun.wait(10)
+        assert cache.get_or_load("k", failing, **options) == "old"
+        ends.set()
+        assert refreshing.result() == "old"
+    assert cache.get_or_load("k", lambda: "new", **options) == "new"
 
 
 def test_a_loader_that_takes_longer_than_its_lease(cache: Cache) -> None:
@@ -481,6 +510,10 @@ while True:
 """
 
 
+def repeated(key: str) -> str:
+    return key * 100
+
+
 def test_killed_workers_harm_nobody(path: Path, start: Start) -> None:
     """Four workers load, store, count and delete. One after the other is killed and replaced."""
     seconds = float(os.environ.get("KILL_SECONDS", "5"))
@@ -497,7 +530,7 @@ def test_killed_workers_harm_nobody(path: Path, start: Start) -> None:
             while time.monotonic() < pause:
                 began = time.monotonic()
                 key = f"k{reads % 50}"
-                assert cache.get_or_load(key, lambda key=key: key * 100) == key * 100
+                assert cache.get_or_load(key, partial(repeated, key)) == key * 100
                 cache[f"own{reads % 100}"] = reads
                 longest = max(longest, time.monotonic() - began)
                 reads += 1

@@ -11,9 +11,11 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import PACKAGE, output_of
+from programs import PACKAGE, output_of
+
 from larder_cache import Cache, OpenError, UntrustedError
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -80,7 +82,7 @@ def add(cache: Cache, times: int) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_handle_is_passed_to_other_processes(path: Path, method: str) -> None:
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     with Cache(shared=path, memory="16M") as cache:
         processes = [context.Process(target=add, args=(cache, 1000)) for _ in range(3)]
         for process in processes:
@@ -100,10 +102,10 @@ def test_a_pickled_handle_keeps_its_options(path: Path) -> None:
             assert copy.default_ttl == 60
             copy["k"] = [2]
         assert cache["k"] == [2]
-    for options in ({}, {"children": True}):
-        with Cache(memory="16M", **options) as private:
-            with pytest.raises(TypeError, match="cannot be pickled: open it with shared=path"):
-                pickle.dumps(private)
+    for children in (False, True):
+        private = Cache(memory="16M", children=children)
+        with private, pytest.raises(TypeError, match="cannot be pickled: open it with shared=path"):
+            pickle.dumps(private)
 
 
 def test_a_file_that_is_replaced(path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from larder_cache import (
     Cache,
     LarderError,
@@ -138,10 +139,9 @@ def test_a_value_of_another_serializer_is_an_error_that_names_it(path: Path) -> 
             pickled["k"] = [2]
         with pytest.raises(SerializerError, match="was stored by serializer 'pickle', but this"):
             json["k"]
-        key = b"k" * 32
-        with Cache(shared=path, serializer="pickle", signing_key=key) as signed:
-            with pytest.raises(SerializerError, match="'pickle', but this cache uses serializer"):
-                signed["k"]
+        signed = Cache(shared=path, serializer="pickle", signing_key=b"k" * 32)
+        with signed, pytest.raises(SerializerError, match="'pickle', but this cache uses"):
+            signed["k"]
 
 
 def test_a_signature_guards_key_and_value(path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_signature_guards_key_and_value(path: Path) -> None:
     class Forger:
         tag, name = 13, "forger"
 
-        def dumps(self, key: bytes, value: bytes) -> bytes:
+        def dumps(self, key: bytes, value: list[bytes]) -> bytes:
             return value[0]
 
         def loads(self, key: bytes, data: bytes) -> bytes:
