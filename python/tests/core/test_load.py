@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -59,6 +60,21 @@ def test_threads_wait_for_the_value(cache: Cache) -> None:
         results = list(pool.map(lambda _: cache.get_or_load("k", loader), range(20)))
     assert results == [42] * 20
     assert len(calls) == 1
+
+
+def test_a_value_that_was_stored_a_moment_ago_is_not_loaded_again(cache: Cache) -> None:
+    """A caller may miss the value, and take the lease after the last leader has stored it."""
+    calls: list[int] = []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for number in range(500):
+                load = partial(cache.get_or_load, f"k{number}", partial(calls.append, number))
+                list(pool.map(lambda _, load=load: load(), range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(calls) == list(range(500))
 
 
 def test_tasks_wait_by_a_timer(cache: Cache) -> None:
@@ -200,8 +216,10 @@ def test_a_value_that_cannot_be_stored_reaches_its_caller(cache: Cache) -> None:
     assert cache.get_or_load("k", lambda: large) is large
     assert "k" not in cache
     assert cache.stats()["store_too_large"] == 1
-    with pytest.raises(TypeError, match="needs a serializer"):
+    with pytest.raises(TypeError, match="needs a serializer") as raised:
         cache.get_or_load("k", lambda: [1])
+    assert len(cache) == 0, "nothing is left in the cache, although the exception still exists"
+    assert raised.tb is not None
     assert cache.get_or_load("k", lambda: 1) == 1
 
 
