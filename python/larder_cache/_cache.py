@@ -227,7 +227,8 @@ class Cache(CacheBase, MutableMapping[str, Any]):
     ) -> list[Key]:
         """Stores several items. Returns the keys of those that could not be stored."""
         failed: list[Key] = []
-        for key, value in items.items() if isinstance(items, Mapping) else items:
+        pairs: Any = items.items() if isinstance(items, Mapping) else items
+        for key, value in pairs:
             try:
                 self.set(key, value, ttl)
             except StoreError:

@@ -56,15 +56,19 @@ class CachedFunction(Protocol[P, R_co]):
 
     def cache_info(self) -> CacheInfo:
         """Returns the hits and misses in this process."""
+        ...
 
     def cache_key(self, *args: P.args, **kwargs: P.kwargs) -> bytes:
         """Returns the key of a call."""
+        ...
 
     def cache_delete(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Removes the result of a call. Returns False if there is none."""
+        ...
 
     def cache_clear(self) -> int:
         """Removes the results of all calls, and returns their number."""
+        ...
 
 
 def prefix_of(function: Callable[..., object]) -> bytes:

@@ -6,6 +6,20 @@ from typing import Any, Self, final
 
 from ._serializers import Serializer
 
+__all__ = [
+    "CacheBase",
+    "CachedCall",
+    "Items",
+    "Keys",
+    "Lease",
+    "Load",
+    "LocalReader",
+    "Ring",
+    "decode",
+    "encode",
+    "key_of_arguments",
+]
+
 _Key = str | bytes
 _Ttl = float | timedelta | EllipsisType | None
 
@@ -37,10 +51,10 @@ class CacheBase:
     def delete(self, key: _Key) -> bool: ...
     def touch(self, key: _Key, ttl: _Ttl = ...) -> bool: ...
     def incr(
-        self, key: _Key, delta: int = 1, *, initial: int | None = 0, ttl: _Ttl = ...
+        self, key: _Key, delta: int = 1, *, initial: int | None = ..., ttl: _Ttl = ...
     ) -> int: ...
     def decr(
-        self, key: _Key, delta: int = 1, *, initial: int | None = 0, ttl: _Ttl = ...
+        self, key: _Key, delta: int = 1, *, initial: int | None = ..., ttl: _Ttl = ...
     ) -> int: ...
     def remove_prefix(self, prefix: _Key) -> int: ...
     def clear(self) -> None: ...

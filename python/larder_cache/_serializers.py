@@ -41,9 +41,11 @@ class Serializer(Protocol):
 
     def dumps(self, key: bytes, value: Any) -> bytes:
         """Returns the bytes of a value. May raise any exception."""
+        ...
 
     def loads(self, key: bytes, data: bytes) -> Any:
         """Returns the value of these bytes. May raise any exception."""
+        ...
 
 
 class JsonSerializer:

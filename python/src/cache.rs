@@ -524,7 +524,8 @@ impl CacheBase {
     }
 
     /// Adds to a counter, and returns its new value. An absent counter starts at `initial` with
-    /// the time to live; with `initial=None` it is a KeyError.
+    /// the time to live; with `initial=None` it is a KeyError. A counter has 64 bits: after
+    /// 2**63 - 1 follows -2**63, as in the other languages.
     #[pyo3(signature = (key, delta=1, *, initial=Some(0), ttl=Ttl::Omitted))]
     fn incr(
         &self,

@@ -1,7 +1,7 @@
 //! Errors of the library as exceptions of `larder_cache._errors`.
 
 use larder::signed::tag;
-use larder::{ClientError, CountError, OpenError, StoreError};
+use larder::{ClientError, CountError, OpenError, Refusal, StoreError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -45,6 +45,11 @@ pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
     match error {
         StoreError::Key(error) => PyValueError::new_err(error.to_string()),
         StoreError::TooLarge => TOO_LARGE.with(py, error),
+        StoreError::Journal(Refusal::Lost) => STORE.with(
+            py,
+            "this process can only read the cache: too many processes use it, or it was forked \
+             when too many files were open; create the file with a larger processes=",
+        ),
         StoreError::NoMemory | StoreError::Journal(_) | StoreError::Stuck(_) => {
             STORE.with(py, error)
         }

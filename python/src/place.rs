@@ -1,10 +1,10 @@
 //! Where a cache is, and the cache itself: opening, closing, and following a replaced file.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
 use larder::{Builder, Cache};
@@ -21,6 +21,29 @@ pub(crate) struct Opened {
     pub(crate) cache: Cache,
     /// `None` for memory without a file.
     file: Option<FileId>,
+}
+
+/// The open caches in files, by their names. Each opened file counts as one of the processes that
+/// can use the cache, so all handles of this process with the same name share one.
+static OPENED: Mutex<Vec<(PathBuf, Weak<Opened>)>> = Mutex::new(Vec::new());
+
+/// Returns the cache that this process has already opened under a name, if the name still refers to
+/// its file.
+fn already_opened(path: &Path) -> Option<Arc<Opened>> {
+    // A fork may happen while another thread holds the lock, which then stays locked in the child.
+    let known = OPENED.try_lock().ok()?;
+    let (_, opened) = known.iter().find(|(name, _)| name == path)?;
+    let opened = opened.upgrade()?;
+    let named = fs::metadata(path).ok()?;
+    (opened.file == Some((named.dev(), named.ino())) && opened.cache.lost().is_none())
+        .then_some(opened)
+}
+
+fn remember(path: &Path, opened: &Arc<Opened>) {
+    if let Ok(mut known) = OPENED.try_lock() {
+        known.retain(|(name, opened)| name != path && opened.strong_count() > 0);
+        known.push((path.to_owned(), Arc::downgrade(opened)));
+    }
 }
 
 /// A reference to the open cache, valid also if another thread closes or replaces the cache.
@@ -78,12 +101,13 @@ impl Place {
             checked: AtomicU32::new(0),
         };
         let opened = place.opened_anew(py)?;
-        place.opened.store(Some(Arc::new(opened)));
+        place.opened.store(Some(opened));
         Ok(place)
     }
 
     /// Returns the cache. Once a second it checks whether the name of the file refers to another
-    /// file, and then uses the cache in that file.
+    /// file, and then uses the cache in that file. In the same way it joins a cache that it could
+    /// only read so far.
     ///
     /// # Errors
     /// `ClosedError` after [`Place::close`].
@@ -113,17 +137,33 @@ impl Place {
         self.opened.load().is_none()
     }
 
-    fn opened_anew(&self, py: Python<'_>) -> PyResult<Opened> {
+    fn opened_anew(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+        let Some(path) = &self.path else {
+            return Ok(Arc::new(Opened { cache: self.opened_by_builder(py)?, file: None }));
+        };
+        let known = already_opened(path);
+        let opened = match &known {
+            Some(opened) => Arc::clone(opened),
+            None => {
+                let cache = self.opened_by_builder(py)?;
+                let attributes = cache.reading_file().map(File::metadata).transpose()?;
+                let file = attributes.map(|file| (file.dev(), file.ino()));
+                Arc::new(Opened { cache, file })
+            }
+        };
+        if let Some(file) = opened.cache.reading_file() {
+            check_writers(py, path, &file.metadata()?, self.writers)?;
+        }
+        if known.is_none() {
+            remember(path, &opened);
+        }
+        Ok(opened)
+    }
+
+    fn opened_by_builder(&self, py: Python<'_>) -> PyResult<Cache> {
         let builder = self.builder.clone();
         // Another process may be opening the same file, so the wait can take seconds.
-        let cache = py.detach(|| builder.open()).map_err(|error| errors::open(py, &error))?;
-        let mut file = None;
-        if let (Some(path), Some(opened)) = (&self.path, cache.reading_file()) {
-            let attributes = opened.metadata()?;
-            check_writers(py, path, &attributes, self.writers)?;
-            file = Some((attributes.dev(), attributes.ino()));
-        }
-        Ok(Opened { cache, file })
+        py.detach(|| builder.open()).map_err(|error| errors::open(py, &error))
     }
 
     #[cold]
@@ -136,14 +176,14 @@ impl Place {
         // A name that was removed is not a reason to leave the cache: the processes that use it
         // still share it. A process that opens the name creates another file.
         let Ok(named) = fs::metadata(path) else { return Ok(InUse(guard)) };
-        if opened.file == Some((named.dev(), named.ino())) {
+        // A process that only reads, because too many processes used the cache, opens it again.
+        if opened.file == Some((named.dev(), named.ino())) && !opened.cache.only_reads() {
             return Ok(InUse(guard));
         }
         match self.opened_anew(py) {
             Ok(replaced) => {
                 // Another thread may have closed or replaced the cache in the meantime.
-                let replaced = Some(Arc::new(replaced));
-                drop(self.opened.compare_and_swap(&guard, replaced));
+                drop(self.opened.compare_and_swap(&guard, Some(replaced)));
                 self.cache(py)
             }
             Err(error) => {

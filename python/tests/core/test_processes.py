@@ -44,6 +44,26 @@ def test_two_handles_share_a_file(path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_many_handles_of_a_process_count_once(path: Path) -> None:
+    handles = [Cache(shared=path, memory="16M", processes=2) for _ in range(300)]
+    for number, handle in enumerate(handles):
+        handle["k"] = number
+    for handle in handles[1:]:
+        handle.close()
+    assert handles[0]["k"] == 299
+    in_child(lambda: handles[0].set("k", "of the child"))
+    assert handles[0]["k"] == "of the child"
+    handles[0].close()
+
+
+def test_a_handle_of_a_file_that_was_replaced_is_not_shared(path: Path) -> None:
+    with Cache(shared=path, memory="16M") as old:
+        old["k"] = "old"
+        path.unlink()
+        with Cache(shared=path, memory="16M") as new:
+            assert "k" not in new
+
+
 def test_a_forked_child_shares_the_file(path: Path) -> None:
     with Cache(shared=path) as cache:
         cache["k"] = "of the parent"
@@ -212,23 +232,35 @@ import sys
 from larder_cache import Cache, StoreError
 
 cache = Cache(shared=sys.argv[1])
-try:
-    cache["k"] = 1
-    print("stores", flush=True)
-except StoreError as error:
-    print(cache.get("before"), error, flush=True)
-sys.stdin.readline()
+while True:
+    try:
+        cache["k"] = 1
+        print("stores", flush=True)
+    except StoreError as error:
+        print(cache.get("before"), error, flush=True)
+    if not sys.stdin.readline():
+        break
 """
+
+    def answer(process: subprocess.Popen[str]) -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+
     with Cache(shared=path, memory="16M", processes=2) as cache:
         cache["before"] = "read"
-        first, second = start(program, path), None
-        assert first.stdout is not None
-        assert first.stdout.readline() == "stores\n"
+        first = start(program, path)
+        assert answer(first) == "stores\n"
         second = start(program, path)
-        assert second.stdout is not None
-        line = second.stdout.readline()
-        assert line.startswith("read "), f"the process that is too many reads only: {line}"
-        assert "process" in line
+        assert answer(second).startswith("read this process can only read the cache: too many")
+        first.kill()
+        first.wait()
+        deadline = time.monotonic() + 10
+        while answer(second) != "stores\n":
+            assert time.monotonic() < deadline, "the process does not join after another has left"
+            time.sleep(0.1)
 
 
 def test_a_subinterpreter_cannot_import_the_module() -> None:
