@@ -48,12 +48,14 @@ gpg                             command -v gpg
 gpg-agent                       command -v gpg-agent
 haproxy
 libevent-dev
+libffi-dev
 libsasl2-dev
 libssl-dev
 lintian
 maven                           command -v mvn
 mariadb-server-core
 mediawiki
+musl-tools                      command -v musl-gcc
 nodejs                          command -v node
 npm                             command -v npm
 nutcracker
@@ -78,6 +80,7 @@ valgrind
 wordpress
 wordpress-theme-twentytwentythree
 xfsprogs
+zlib1g-dev
 "
 # The C library for running programs of the other architecture.
 case $(uname -m) in

@@ -27,22 +27,6 @@ machine_of() {
     esac
 }
 
-# Installs zig's linker, and Rust's library for each architecture.
-install_tools() {
-    local architecture triple
-    # This file is newer than the list only after everything was installed.
-    if [ ! "$tools/installed" -nt packaging/zig.txt ]; then
-        python3 -m venv --clear "$tools"
-        "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes \
-            --only-binary :all: --requirement packaging/zig.txt
-        touch "$tools/installed"
-    fi
-    for architecture; do
-        triple=$(machine_of "$architecture")-unknown-linux-gnu
-        rustup target list --installed | grep -qx "$triple" || rustup target add "$triple"
-    done
-}
-
 build() {
     local triple
     triple=$(machine_of "$1")-unknown-linux-gnu
@@ -174,7 +158,7 @@ verb=${1:-}
 [ $# -gt 0 ] || set -- amd64 arm64
 case $verb in
     build)
-        install_tools "$@"
+        for architecture; do packaging/zig.sh "$(machine_of "$architecture")-unknown-linux-gnu"; done
         for architecture; do build "$architecture"; done
         ;;
     check)
