@@ -1,89 +1,30 @@
 //! The class `CacheBase`: operations on a cache in this process or in shared memory.
 
-use std::mem::MaybeUninit;
 use std::path::PathBuf;
-use std::slice;
 use std::time::Duration;
 
 use larder::signed::tag;
-use larder::{
-    Builder, Cache, CountError, Deadline, Deletion, Lent, Meta, Sink, StoreMode, StoreRequest,
-    Stored,
-};
-use pyo3::PyTypeInfo;
+use larder::{Builder, Cache, CountError, Deadline, Deletion, StoreMode, StoreRequest, Stored};
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDelta, PyDict, PyEllipsis, PyFloat, PyInt};
+use pyo3::types::PyDict;
 
 use crate::errors;
 use crate::key::Key;
 use crate::load::{Lease, Load};
 use crate::place::{Place, Writers};
-use crate::sink::{Announced, ValueSink};
-use crate::value::{Serializer, decoded, encoded, new_bytes};
+use crate::read::{DETACHED_BYTES_MIN, is_fresh};
+use crate::ttl::{Ttl, deadline};
+use crate::value::{Serializer, encoded};
 use crate::walk::{Items, Keys};
-
-/// Shortest value, in bytes, for whose copy the GIL is released. The copy of a shorter one takes
-/// less time than another thread needs to take the GIL.
-const DETACHED_BYTES_MIN: usize = 64 << 10;
-
-/// How often a large value is read again if it changes during the read.
-const ATTEMPTS_MAX: usize = 8;
 
 /// The number of keys that `get_many` prefetches together.
 const KEYS_AT_ONCE: usize = 16;
 
-/// A value and the metadata of its item.
-type Found<'py> = (Bound<'py, PyAny>, Meta);
-
-/// A time to live, as an argument.
-pub(crate) enum Ttl {
-    /// The argument was omitted: the default of the cache.
-    Omitted,
-    /// Seconds from now; `None` for no limit.
-    Given(Option<u32>),
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Ttl {
-    type Error = PyErr;
-
-    fn extract(ttl: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if ttl.is_none() {
-            return Ok(Self::Given(None));
-        }
-        if PyEllipsis::is_type_of(&ttl) {
-            return Ok(Self::Omitted);
-        }
-        let is_number = PyInt::is_type_of(&ttl) || PyFloat::is_type_of(&ttl);
-        let secs: f64 = if is_number && !PyBool::is_type_of(&ttl) {
-            ttl.extract()?
-        } else if PyDelta::is_type_of(&ttl) {
-            ttl.call_method0("total_seconds")?.extract()?
-        } else {
-            let found = ttl.get_type().qualname()?;
-            return Err(PyTypeError::new_err(format!(
-                "ttl is a number of seconds, a timedelta or None, found {found}"
-            )));
-        };
-        if secs.is_nan() || secs <= 0.0 {
-            return Err(PyValueError::new_err(format!(
-                "ttl is {secs} s, expected more than 0; delete() removes an item, None keeps it"
-            )));
-        }
-        // Casts of floats saturate.
-        Ok(Self::Given(Some(secs.ceil() as u32)))
-    }
-}
-
-/// Returns the deadline for a time to live; `None` means no limit.
-pub(crate) fn deadline(cache: &Cache, ttl: Option<u32>) -> Deadline {
-    ttl.map_or(Deadline::NEVER, |secs| cache.deadline_after(Duration::from_secs(secs.into())))
-}
-
 /// A cache in the memory of this process, or in a file that processes share.
 #[pyclass(frozen, subclass, module = "larder_cache._larder")]
 pub(crate) struct CacheBase {
-    place: Place,
+    pub(crate) place: Place,
     serializer: Option<Serializer>,
     /// The default time to live, in seconds; `None` for no limit.
     ttl: Option<u32>,
@@ -103,97 +44,6 @@ impl CacheBase {
             Ttl::Omitted => self.ttl,
             Ttl::Given(ttl) => ttl,
         }
-    }
-
-    /// Reads a value, and counts the read.
-    #[inline]
-    pub(crate) fn read<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Found<'py>>> {
-        let cache = self.place.cache(py)?;
-        self.read_in(py, &cache, key)
-    }
-
-    #[inline]
-    fn read_in<'py>(
-        &self,
-        py: Python<'py>,
-        cache: &Cache,
-        key: &[u8],
-    ) -> PyResult<Option<Found<'py>>> {
-        let announced = Announced::default();
-        let mut sink = ValueSink::new(py, &announced, DETACHED_BYTES_MIN);
-        let found = cache.try_get_to(key, &mut sink, |meta| announced.set(meta));
-        if !found.map_err(|error| errors::store(py, error))? {
-            return Ok(None);
-        }
-        let meta = announced.meta();
-        if let Some(bytes) = sink.take_object(py) {
-            return Ok(Some((bytes, meta)));
-        }
-        if !sink.is_whole() {
-            return self.read_large(py, cache, key, meta);
-        }
-        let value = decoded(py, sink.bytes(), meta.flags, key, self.serializer())?;
-        Ok(Some((value, meta)))
-    }
-
-    /// Reads a value that has more than `stale` seconds left.
-    #[inline]
-    pub(crate) fn read_fresh<'py>(
-        &self,
-        py: Python<'py>,
-        key: &[u8],
-        stale: u32,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let cache = self.place.cache(py)?;
-        let found = self.read_in(py, &cache, key)?;
-        Ok(found.filter(|(_, meta)| is_fresh(&cache, meta, stale)).map(|(value, _)| value))
-    }
-
-    /// Reads a value without the GIL. `meta` is the metadata of the item a moment ago.
-    #[cold]
-    fn read_large<'py>(
-        &self,
-        py: Python<'py>,
-        cache: &Cache,
-        key: &[u8],
-        mut meta: Meta,
-    ) -> PyResult<Option<Found<'py>>> {
-        for _ in 0..ATTEMPTS_MAX {
-            let length = meta.value_bytes;
-            let (object, memory) = new_bytes(py, length)?;
-            // SAFETY: the object is new, so that this function has the only reference, and has
-            // `length` bytes.
-            let room =
-                unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), length) };
-            let read = py.detach(|| {
-                let (mut lent, mut now) = (Lent::uninit(room), meta);
-                let found = cache.try_get_to(key, &mut lent, |meta| now = *meta);
-                found.map(|found| (found, lent.is_whole() && lent.filled() == length, now))
-            });
-            let (is_found, is_whole, now) = read.map_err(|error| errors::store(py, error))?;
-            if !is_found {
-                return Ok(None);
-            }
-            meta = now;
-            if is_whole && meta.flags == tag::STRING {
-                return Ok(Some((object, meta)));
-            }
-            if is_whole {
-                let bytes = object.cast::<PyBytes>()?.as_bytes();
-                return Ok(Some((decoded(py, bytes, meta.flags, key, self.serializer())?, meta)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Reads a value without counting the read.
-    pub(crate) fn peek<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Found<'py>>> {
-        let cache = self.place.cache(py)?;
-        let (mut value, mut meta) = (Vec::new(), Meta::default());
-        if !cache.look_to(key, &mut value, |now| meta = *now) {
-            return Ok(None);
-        }
-        Ok(Some((decoded(py, &value, meta.flags, key, self.serializer())?, meta)))
     }
 
     #[inline]
@@ -667,13 +517,6 @@ impl CacheBase {
     fn default_ttl(&self) -> Option<u32> {
         self.ttl
     }
-}
-
-/// True if an item has more than `stale` seconds left.
-pub(crate) fn is_fresh(cache: &Cache, meta: &Meta, stale: u32) -> bool {
-    stale == 0
-        || meta.deadline == Deadline::NEVER
-        || meta.deadline.0.saturating_sub(cache.now()) > stale
 }
 
 fn check_cas(py: Python<'_>, cache: &Cache) -> PyResult<()> {

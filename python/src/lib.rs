@@ -3,9 +3,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `cache.rs` | the class `CacheBase` and its operations |
+//! | `cache.rs`, `read.rs` | the class `CacheBase` and its operations |
 //! | `place.rs` | opening a cache, closing it, and following a replaced file |
 //! | `key.rs`, `arguments.rs` | keys of Python as bytes; the arguments of a call as a key |
+//! | `ttl.rs` | times to live |
 //! | `value.rs`, `sink.rs` | values of Python as bytes, and back |
 //! | `cached.rs` | `CachedCall`, the function that `@cached` returns |
 //! | `load.rs` | leases, and loads in progress |
@@ -26,8 +27,10 @@ mod key;
 mod load;
 mod local;
 mod place;
+mod read;
 mod ring;
 mod sink;
+mod ttl;
 mod value;
 mod walk;
 

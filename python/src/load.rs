@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use larder::{Basis, Cache, StoreMode, StoreRequest, Stored};
 use pyo3::prelude::*;
 
-use crate::cache::{CacheBase, deadline};
+use crate::cache::CacheBase;
 use crate::errors;
+use crate::ttl::deadline;
 use crate::value::encoded;
 
 /// The exclusive right to do something for a key, until `release`, its time, or the end of the

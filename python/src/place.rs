@@ -64,7 +64,7 @@ impl std::ops::Deref for InUse {
 /// The users whose writes a cache accepts. The owner of a file can always write to it.
 #[derive(Clone, Copy)]
 pub(crate) enum Writers {
-    /// This user and root: reading a value runs code of whoever wrote it.
+    /// This user and root: reading a value runs code of the program that wrote it.
     Trusted,
     /// This user and root, and those that the bits of a mode (0022) allow. A process that can write
     /// to the memory can end the processes that use it.
@@ -216,7 +216,7 @@ fn check_writers(
     let (open_to, remedy) = match accepted {
         Writers::Trusted => (
             0,
-            "reading a pickled value runs code of whoever wrote it: pass signing_key=, or use \
+            "reading a pickled value runs code of the program that wrote it: pass signing_key=, or use \
              another serializer",
         ),
         Writers::OfMode(mode) => (

@@ -117,7 +117,7 @@ impl Drop for ValueSink<'_> {
     }
 }
 
-// SAFETY: the memory passed to `copy` belongs to a `bytes` object to which nobody else has a
+// SAFETY: the memory passed to `copy` belongs to a `bytes` object to which only the sink has a
 // reference, or to the buffer; both have `len` more bytes.
 unsafe impl Sink for ValueSink<'_> {
     #[inline]

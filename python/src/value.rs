@@ -292,7 +292,7 @@ pub(crate) fn decode<'py>(
 /// caller initialises the memory before it shares the object.
 ///
 /// # Errors
-/// `MemoryError`.
+/// Python's error for a lack of memory.
 pub(crate) fn new_bytes<'py>(
     py: Python<'py>,
     length: usize,

@@ -406,44 +406,6 @@ fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
     Ok(())
 }
 
-/// For bindings that have their own connections: [`Client::look`] reads the memory, and sends no
-/// request.
-#[test]
-fn a_look_never_waits_for_the_server() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let address = Address::Unix(folder.path().join("socket"));
-    let start = || ServerUnderTest::start_at(&binary(), address.clone(), &READERS);
-    let server = start()?;
-    let client = Client::connect(path(&server))?;
-    client.set("k", "value", None)?;
-    let look = |key: &str| {
-        let mut out = b"before ".to_vec();
-        let hit = client.look(key, &mut out);
-        (hit.map(|hit| hit.is_local), String::from_utf8(out).unwrap())
-    };
-    server.signal(Signal::STOP)?;
-    assert_eq!(look("k"), (Some(true), "before value".into()));
-    let began = Instant::now();
-    assert_eq!(look("absent"), (None, "before ".into()));
-    until("not trusted", || Ok(look("k").0.is_none()))?;
-    assert!(began.elapsed() < Duration::from_secs(6), "a look waits for the stopped server");
-    server.signal(Signal::CONT)?;
-    until("trusted", || Ok(look("k").0.is_some()))?;
-    // A restarted server: a look does not connect, a refresh does.
-    drop(server);
-    let server = start()?;
-    server.connect()?.ask(b"set k 0 0 6\r\nsecond\r\n", b"STORED\r\n")?;
-    until("not trusted", || Ok(look("k").0.is_none()))?;
-    until("in the new memory", || {
-        client.refresh()?;
-        Ok(look("k") == (Some(true), "before second".into()))
-    })?;
-    drop(server);
-    // The kernel closes the sockets of a killed process a moment after its end.
-    until("gone", || Ok(matches!(client.refresh(), Err(ClientError::Connect { .. }))))?;
-    Ok(())
-}
-
 /// Stores and reads its own key many times.
 fn asks_in_turn(client: &Client, key: &str) -> Result<()> {
     for number in 0..2_000 {

@@ -534,7 +534,7 @@ def repeated(key: str) -> str:
 
 def test_killed_workers_harm_nobody(path: Path, start: Start) -> None:
     """Four workers load, store, count and delete. One after the other is killed and replaced."""
-    seconds = float(os.environ.get("KILL_SECONDS", "5"))
+    seconds = float(os.environ.get("SECS", "5"))
     with Cache(shared=path, memory="16M") as cache:
         workers = [start(KILLED, path, seed) for seed in range(4)]
         ends, longest, kills, reads = time.monotonic() + seconds, 0.0, 0, 0

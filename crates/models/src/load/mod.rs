@@ -2,9 +2,9 @@
 //! `python/larder_cache/_load.py` implements it.
 //!
 //! Callers need the value of one key. The caller that takes the key's lease is the *leader*, and
-//! calls its loader, which returns, fails, or is cancelled. The others look for the value, the lease
-//! and a note about a failure again and again. A process can be killed at any step, which ends its
-//! lease. Another program can delete the key. The promises:
+//! calls its loader, which returns, fails, or is cancelled. The others look for the value, the
+//! lease and a note about a failure again and again. A process can be killed at any step, which
+//! ends its lease. Another program can delete the key. The promises:
 //!
 //! - No two loaders run at the same time, and none runs while the value of another load is stored.
 //! - A caller that saw the lease of a load before that load failed raises an error, instead of

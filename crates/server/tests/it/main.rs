@@ -45,6 +45,7 @@ mod large_values;
 mod listeners;
 mod login;
 mod logs;
+mod looks;
 mod memory;
 mod memory_limit;
 mod moments;

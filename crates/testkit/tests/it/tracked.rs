@@ -34,6 +34,7 @@ const EXTENSIONS: &[&str] = &[
     "php",
     "proptest-regressions",
     "py",
+    "pyi",
     "rb",
     "router",
     "rs",
@@ -68,6 +69,7 @@ const PATHS: &[&str] = &[
     "packaging/debian/postinst",
     "packaging/debian/postrm",
     "packaging/debian/prerm",
+    "python/larder_cache/py.typed",
 ];
 
 /// Folders whose new files do not need an entry here: scripts of the repository's own machinery,
