@@ -13,6 +13,11 @@ MEMCACHED := $(abspath $(or $(CARGO_TARGET_DIR),target))/memcached-new/memcached
 MIRI_SEEDS ?= 1
 MINUTES ?= 1
 
+# The extension module for Python uses only the stable interface of Python (abi3). So PyO3 needs no
+# Python, and cargo's results do not depend on the installed one.
+export PYO3_NO_PYTHON := 1
+export PYO3_BUILD_EXTENSION_MODULE := 1
+
 include .ci/verify.mk .ci/bench.mk
 
 .DEFAULT_GOAL := help
@@ -42,7 +47,7 @@ check: ## Checks format, clippy and tests of everything changed since main: 60 s
 # by accident.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
 test: ## Runs everything that CI needs: 46 min after `make setup`, with a cold cache on two cores
-	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit c,clients,go+php,readme,models
+	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit c,clients,go,models+php,python,readme
 
 verify: $(if $(filter list,$(ONLY)),list-proofs,run-proofs) ## Runs the long proofs, about 4 h; ONLY="crash storm" runs these, ONLY=list lists them
 
@@ -88,7 +93,7 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
 # With the same packages, cargo reuses the results of `build` for the library.
-c go php readme: export BUILT_PACKAGES := larder-server larder-cli larder-capi
+c go php python readme: export BUILT_PACKAGES := larder-server larder-cli larder-capi
 
 c: build ## Installs the library for C and builds a program with it
 	c/tests/install.sh
@@ -98,6 +103,9 @@ go: build ## Tests the Go packages
 
 php: build ## Tests the PHP extensions with Debian's PHP, also with APCu's own suite
 	$(MAKE) --no-print-directory -C php test
+
+python: build ## Tests the Python package, its types and its format, with Debian's Python
+	$(MAKE) --no-print-directory -C python test
 
 readme: build ## Runs the commands of README.md and of the quick pages of docs/ in an empty home
 	.ci/book/test_book.py
@@ -110,6 +118,10 @@ dist: release portable ## Builds all files of a release into target/dist: docs/r
 dist-go: ## Writes the Go modules and their archives as a module proxy to target/dist/go
 	rm -rf target/dist/go
 	go/dist.sh target/dist/go
+
+dist-python: ## Builds the wheels and the source distribution for Python into target/dist/python
+	rm -rf target/dist/python
+	python/dist.sh target/dist/python
 
 # The contents of the packages, and the tools that build packages.
 release: build pages

@@ -8,8 +8,8 @@ STORM_SECS ?= 600
 NEAR_SECS ?= 600
 NEAR_ENDURANCE_SECS ?= 600
 
-PROOFS := fresh-test conformance transcripts binding-suites php-versions models miri crash storm \
-	near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
+PROOFS := fresh-test conformance transcripts binding-suites php-versions \
+	python-suites python-dist python-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
 	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
@@ -61,6 +61,19 @@ binding-suites: build ## Runs tests of other caches on our Go and PHP packages, 
 # Needs root and debootstrap. VERSIONS="8.4 8.6" tests fewer.
 php-versions: build ## Tests the extensions on PHP 8.4, 8.5 and 8.6, 4 min; the first time 10 min
 	$(MAKE) --no-print-directory -C php versions
+
+python-suites: build ## Runs tests of Django, dogpile, Flask-Caching, cachetools and pymemcache on our Python package, 8 min
+	$(MAKE) --no-print-directory -C python suites
+
+# Needs musl-tools and qemu-user: conformance/install.sh all.
+python-dist: build dist-python ## Builds the wheels for glibc and musl on amd64 and arm64, and runs them, 12 min
+	python/tests/wheels/run.sh target/dist/python
+
+# Needs root, debootstrap and Debian's archive. PYTHONS="3.15 3.14t" tests fewer.
+python-versions: build ## Tests the wheels on Python 3.13, 3.14, 3.15 and 3.14 without GIL, 3 min; the first time 10 min
+	rm -rf target/python/dist
+	python/dist.sh target/python/dist $$(dpkg --print-architecture)
+	python/tests/versions.sh target/python/dist $(PYTHONS)
 
 SEEDS ?= 10000
 # Needs root, loop devices, /dev/fuse and the packages of conformance/install.sh all.
