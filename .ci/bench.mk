@@ -118,6 +118,13 @@ bench-php: $(MEMCACHED) ## APCu, Yac, memcached and our module for PHP, PHP_ROUN
 	$(MAKE) --no-print-directory -C php
 	MEMCACHED=$(MEMCACHED) php -n php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
 
+BENCH_PYTHON := $(abspath $(or $(CARGO_TARGET_DIR),target))/python/bench
+bench-python: build $(MEMCACHED) ## Caches of Python and our package, FLAGS="--rounds 1", 8 min
+	$(MAKE) --no-print-directory -C python
+	python/tests/environment.sh $(BENCH_PYTHON) python3 python/bench/requirements.txt
+	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) PYTHONPATH=python \
+		$(BENCH_PYTHON)/bin/python python/bench/run.py $(FLAGS)
+
 bench-capacity: build $(MEMCACHED) ## Items held in equal memory, compared with memcached, 1 to 2 min
 	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) cargo bench -p larder-bench --bench capacity
 

@@ -58,6 +58,9 @@ class JsonSerializer:
         self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
         self._decode = json.JSONDecoder().decode
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JsonSerializer, ()
+
     def dumps(self, key: bytes, value: Any) -> bytes:
         return self._encode(value).encode()
 

@@ -122,6 +122,10 @@ def test_a_pickled_handle_keeps_its_options(path: Path) -> None:
             assert copy.default_ttl == 60
             copy["k"] = [2]
         assert cache["k"] == [2]
+    for name in ("json", "msgspec", "pickle"):
+        with Cache(shared=path, serializer=name) as cache:
+            cache["k"] = [1]
+            assert pickle.loads(pickle.dumps(cache))["k"] == [1]
     for children in (False, True):
         private = Cache(memory="16M", children=children)
         with private, pytest.raises(TypeError, match="cannot be pickled: open it with shared=path"):
