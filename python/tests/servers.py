@@ -90,10 +90,16 @@ class Server:
         self.kill()
         self.start()
 
+    def pause(self) -> None:
+        """Stops the process with SIGSTOP: it answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        # Until all its threads have stopped, some of them may answer.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stops the process with SIGSTOP inside the block: it answers nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """Stops the process with SIGSTOP inside the block."""
+        self.pause()
         try:
             yield
         finally:

@@ -1,12 +1,13 @@
 """Clients of larderd and memcached.
 
 `Client`, `PooledClient`, `HashClient` and `RetryingClient` have the methods of pymemcache's classes
-with these names. `AsyncClient` is for asyncio.
+with these names. `AsyncClient` and `AsyncHashClient` are for asyncio.
 """
 
 from __future__ import annotations
 
 from .aio import AsyncClient
+from .aio_hash import AsyncHashClient
 from .client import Client
 from .exceptions import (
     MemcacheClientError,
@@ -26,6 +27,7 @@ from .servers import KeepaliveOpts, normalize_server_spec
 
 __all__ = [
     "AsyncClient",
+    "AsyncHashClient",
     "Client",
     "HashClient",
     "KeepaliveOpts",

@@ -47,7 +47,7 @@ from .values import DeserializeFunction, Serde, SerializeFunction
 
 class AsyncClient(Picklable, Commands):
     """A client of one larderd or memcached for asyncio. Its methods are coroutines with the
-    arguments and results of `Client`.
+    arguments and results of `Client`. `AsyncHashClient` is for several servers.
 
     Any number of tasks may use a client. Their requests share at most `max_connections`
     connections, and do not wait for each other's responses. Requests of one task are executed in
@@ -85,6 +85,8 @@ class AsyncClient(Picklable, Commands):
         local_reads: bool = True,
     ) -> None:
         self._keep_arguments(locals())
+        if isinstance(server, list):
+            raise ValueError("AsyncClient has one server; AsyncHashClient takes a list of servers")
         super().__init__(
             server,
             serde=serde,
@@ -377,16 +379,16 @@ class AsyncClient(Picklable, Commands):
         return stored
 
     async def _all(self, command: bytes, requests: list[bytes], noreply: bool) -> list[Any]:
-        results: list[Any] = []
+        replies: list[LinesReply] = []
         for part in chunks(requests):
             request = b"".join(part)
             if noreply:
                 await self._exchange(request, None)
             else:
-                reply = LinesReply(command, len(part))
-                await self._exchange(request, reply)
-                results += reply.result()
-        return results
+                replies.append(LinesReply(command, len(part)))
+                await self._exchange(request, replies[-1])
+        # A refused request is an exception only after all requests were sent.
+        return [result for reply in replies for result in reply.result()]
 
     # Other changes.
 

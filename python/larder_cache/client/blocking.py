@@ -283,16 +283,16 @@ class BlockingCommands(Commands):
 
     def _all(self, command: bytes, requests: list[bytes], noreply: bool) -> list[Any]:
         # Returns the result of each request, or nothing with noreply.
-        results: list[Any] = []
+        replies: list[LinesReply] = []
         for part in chunks(requests):
             request = b"".join(part)
             if noreply:
                 self._exchange(request, None)
             else:
-                reply = LinesReply(command, len(part))
-                self._exchange(request, reply)
-                results += reply.result()
-        return results
+                replies.append(LinesReply(command, len(part)))
+                self._exchange(request, replies[-1])
+        # A refused request is an exception only after all requests were sent.
+        return [result for reply in replies for result in reply.result()]
 
     # Other changes.
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from .exceptions import MemcacheIllegalInputError, MemcacheServerError
 from .keys import Key, check_key_helper, is_legal
-from .protocol import BATCH_COMMANDS, Hit
+from .protocol import BATCH_BYTES, BATCH_COMMANDS, Hit
 from .servers import ServerSpec, normalize_server_spec
 from .values import MAX_FLAGS, FunctionSerde, TaggedSerde, serde_of, stored_bytes
 
@@ -227,9 +227,20 @@ NO_PREFIXES = (
 
 
 def chunks(requests: list[bytes]) -> Iterable[list[bytes]]:
-    """Splits requests into lists that are sent before their replies are read."""
-    for first in range(0, len(requests), BATCH_COMMANDS):
-        yield requests[first : first + BATCH_COMMANDS]
+    """Splits requests into lists that are sent before their replies are read.
+
+    A list has at most `BATCH_COMMANDS` requests and `BATCH_BYTES` bytes, or a single request.
+    """
+    part: list[bytes] = []
+    size = 0
+    for request in requests:
+        if part and (len(part) == BATCH_COMMANDS or size + len(request) > BATCH_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(request)
+        size += len(request)
+    if part:
+        yield part
 
 
 class Picklable:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from ssl import SSLContext
@@ -12,20 +10,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from .._serializers import Serializer
-from . import forks
 from .client import Client
-from .commands import Picklable, prefix_bytes
-from .exceptions import MemcacheError, MemcacheIllegalInputError
-from .hashers import Hasher, hasher_of
-from .keys import Items, Key, check_key_helper
+from .hashers import Hasher
+from .keys import Items, Key
 from .pooled import PooledClient
-from .servers import KeepaliveOpts, ServerSpec, normalize_server_spec
+from .servers import KeepaliveOpts, ServerSpec
+from .several import SeveralServers
 from .values import DeserializeFunction, Serde, SerializeFunction
 
-logger = logging.getLogger(__name__)
 
-
-class HashClient(Picklable):
+class HashClient(SeveralServers[Any]):
     """A client of several servers. Each key belongs to one of them.
 
     `hasher` places the keys: `"ketama"`, the default, as libmemcached, php-memcached and the other
@@ -76,16 +70,16 @@ class HashClient(Picklable):
         pool_wait: float = 0,
     ) -> None:
         self._keep_arguments(locals())
-        self._arguments["servers"] = []
-        self.clients: dict[Any, Any] = {}
-        self.hasher = hasher_of(hasher)
-        self.retry_attempts = retry_attempts
-        self.retry_timeout = retry_timeout
-        self.dead_timeout = dead_timeout
+        super().__init__(
+            hasher=hasher,
+            retry_attempts=retry_attempts,
+            retry_timeout=retry_timeout,
+            dead_timeout=dead_timeout,
+            ignore_exc=ignore_exc,
+            key_prefix=key_prefix,
+            allow_unicode_keys=allow_unicode_keys,
+        )
         self.use_pooling = use_pooling
-        self.ignore_exc = ignore_exc
-        self.allow_unicode_keys = allow_unicode_keys
-        self.key_prefix = prefix_bytes(key_prefix)
         self.encoding = encoding
         self.tls_context = tls_context
         self.default_kwargs: dict[str, Any] = {
@@ -113,87 +107,24 @@ class HashClient(Picklable):
                 "pool_idle_timeout": pool_idle_timeout,
                 "pool_wait": pool_wait,
             }
-        # Protects the fields below, `clients` and `hasher`.
-        self._lock = threading.RLock()
-        # Of each failing server: when it failed last, and how often it was tried since.
-        self._failed_clients: dict[Any, tuple[float, int]] = {}
-        # When each dead server died.
-        self._dead_clients: dict[Any, float] = {}
         for server in servers:
             self.add_server(server)
-        forks.register(self)
 
     # The servers.
 
-    def add_server(self, server: ServerSpec, port: int | None = None) -> None:
-        """Adds a server. Its part of the keys moves to it."""
-        server = _server_of(server, port)
-        client_class = PooledClient if self.use_pooling else self.client_class
-        client = client_class(server, **self.default_kwargs)
-        if self.use_pooling:
-            client.client_class = self.client_class
-        key = _node_of(server)
-        with self._lock:
-            self.clients[key] = client
-            self.hasher.add_node(key)
-            if server not in self._arguments["servers"]:
-                self._arguments["servers"].append(server)
+    def _new_client(self, server: ServerSpec) -> Any:
+        if not self.use_pooling:
+            return self.client_class(server, **self.default_kwargs)
+        client = PooledClient(server, **self.default_kwargs)
+        client.client_class = self.client_class
+        return client
 
     def remove_server(self, server: ServerSpec, port: int | None = None) -> None:
         """Removes a server. Its keys move to the others. If it is failing, it counts as dead, and
         returns after `dead_timeout`."""
-        server = _server_of(server, port)
-        with self._lock:
-            self.hasher.remove_node(_node_of(server))
-            if self._failed_clients.pop(server, None) is not None:
-                self._dead_clients[server] = time.monotonic()
-                return
-            client = self.clients.pop(_node_of(server), None)
-            if server in self._arguments["servers"]:
-                self._arguments["servers"].remove(server)
+        client = self._remove_server(server, port)
         if client is not None:
             client.close()
-
-    def _retry_dead(self) -> None:
-        now = time.monotonic()
-        with self._lock:
-            revived = [
-                server
-                for server, died in self._dead_clients.items()
-                if now - died > self.dead_timeout
-            ]
-            for server in revived:
-                del self._dead_clients[server]
-                logger.debug("server %s is used again", server)
-                self.add_server(server)
-
-    def _mark_failed_server(self, server: Any) -> None:
-        with self._lock:
-            if server in self._dead_clients:
-                return
-            attempts = self._failed_clients[server][1] + 1 if server in self._failed_clients else 0
-            self._failed_clients[server] = time.monotonic(), attempts
-            if attempts >= self.retry_attempts:
-                logger.debug("server %s is dead", server)
-                self.remove_server(server)
-
-    def _is_resting(self, server: Any) -> bool:
-        # True until a failing server is tried again.
-        failed = self._failed_clients.get(server)
-        return failed is not None and time.monotonic() - failed[0] <= self.retry_timeout
-
-    def _get_client(self, key: Key) -> Any:
-        # Returns the client of a key; None if all servers are dead.
-        check_key_helper(key, self.allow_unicode_keys, self.key_prefix)
-        if self._dead_clients:
-            self._retry_dead()
-        with self._lock:
-            node = self.hasher.get_node(key)
-            if node is not None:
-                return self.clients[node]
-        if self.ignore_exc:
-            return None
-        raise MemcacheError("All servers seem to be down right now")
 
     def _call(
         self, client: Any, func: Callable[..., Any], default: Any, *args: Any, **kwargs: Any
@@ -201,23 +132,14 @@ class HashClient(Picklable):
         # Returns the result of a request, or `default` if its server is failing.
         if self._failed_clients and self._is_resting(client.server):
             return default
+        began = time.monotonic()
         try:
             result = func(*args, **kwargs)
-        except OSError:
-            self._mark_failed_server(client.server)
-            if not self.ignore_exc:
+        except Exception as error:
+            if self._is_raised(client.server, error, began):
                 raise
             return default
-        except (MemcacheIllegalInputError, TypeError):
-            # Errors of the caller.
-            raise
-        except Exception:
-            if not self.ignore_exc:
-                raise
-            return default
-        if self._failed_clients:
-            with self._lock:
-                self._failed_clients.pop(client.server, None)
+        self._record_success(client.server)
         return result
 
     def _run_cmd(self, command: str, key: Key, default: Any, *args: Any, **kwargs: Any) -> Any:
@@ -225,18 +147,6 @@ class HashClient(Picklable):
         if client is None:
             return default
         return self._call(client, getattr(client, command), default, key, *args, **kwargs)
-
-    def _by_client(self, keys: Iterable[Key]) -> tuple[list[tuple[Any, list[Key]]], list[Key]]:
-        # Returns the keys of each client, and the keys whose servers are dead.
-        groups: dict[int, tuple[Any, list[Key]]] = {}
-        lost: list[Key] = []
-        for key in keys:
-            client = self._get_client(key)
-            if client is None:
-                lost.append(key)
-            else:
-                groups.setdefault(id(client), (client, []))[1].append(key)
-        return list(groups.values()), lost
 
     # Reads.
 
@@ -383,18 +293,3 @@ class HashClient(Picklable):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _after_fork(self) -> None:
-        self._lock = threading.RLock()
-
-
-def _server_of(server: ServerSpec, port: int | None) -> ServerSpec:
-    if port is None:
-        return normalize_server_spec(server)
-    if not isinstance(server, str):
-        raise TypeError("Server must be a string when passing port.")
-    return server, port
-
-
-def _node_of(server: ServerSpec) -> str:
-    return f"{server[0]}:{server[1]}" if isinstance(server, tuple) else server

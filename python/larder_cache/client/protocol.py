@@ -29,9 +29,11 @@ MAX_LINE_BYTES = 64 * 1024
 # Most lines of a reply with statistics; `stats cachedump` has up to 2 MiB of them.
 MAX_STAT_LINES = 1_000_000
 
-# A request waits for its replies after this many commands, or bytes of keys. Otherwise client and
-# server could both wait until the other one reads.
+# A request waits for its replies after this many commands, or bytes. Otherwise client and server
+# could both wait until the other one reads: a server that cannot send its replies stops reading. A
+# request of this length fits into the buffer of a socket.
 BATCH_COMMANDS = 1000
+BATCH_BYTES = 64 * 1024
 BATCH_KEY_BYTES = 16 * 1024
 
 # The number of bytes that one call receives.

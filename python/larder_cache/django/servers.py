@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, InvalidCacheKey
@@ -18,6 +17,7 @@ from .._errors import CounterError
 from .._serializers import Serializer, serializer_of
 from ..client import (
     AsyncClient,
+    AsyncHashClient,
     HashClient,
     MemcacheClientError,
     MemcacheServerError,
@@ -89,30 +89,14 @@ def _new_clients(servers: tuple[str, ...], options: dict[str, Any]) -> tuple[Any
     if options.get("serializer") is None:
         options["serializer"] = "tags"
     server, *others = servers
+    of_asyncio = {name: value for name, value in options.items() if name not in _POOL_OPTIONS}
     if others:
         several = HashClient(servers, use_pooling=True, **options)
-        return several, _InThreads(several)
+        return several, AsyncHashClient(servers, **of_asyncio)
     for name in _SEVERAL_OPTIONS:
         options.pop(name, None)
-    client = PooledClient(server, **options)
-    for name in _POOL_OPTIONS:
-        options.pop(name, None)
-    return client, AsyncClient(server, **options)
-
-
-class _InThreads:
-    """Runs the requests of a blocking client in threads, for asyncio."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        request = getattr(self._client, name)
-
-        async def in_thread(*args: Any) -> Any:
-            return await asyncio.to_thread(request, *args)
-
-        return in_thread
+        of_asyncio.pop(name, None)
+    return PooledClient(server, **options), AsyncClient(server, **of_asyncio)
 
 
 _clients = _Clients()
@@ -145,8 +129,8 @@ class LarderClient(LarderBackend):
     stays. `add`, `incr` and `decr` are atomic. `decr` stops at 0, and a negative number cannot be
     incremented. `incr` keeps the timeout, and raises `CounterError` if the value is not an integer.
 
-    The asynchronous methods send their requests by an `AsyncClient`, so they need no threads. With
-    several servers they use threads.
+    The asynchronous methods send their requests by an `AsyncClient`, or an `AsyncHashClient` to
+    several servers, so they need no threads.
     """
 
     def __init__(self, server: str | Iterable[str], params: dict[str, Any]) -> None:

@@ -124,6 +124,15 @@ def test_a_key_may_be_given_twice(client: Any) -> None:
         assert client.get_many(["a", b"a"]) == {"a": b"1", b"a": b"1"}
 
 
+def test_many_long_values_do_not_fill_the_sockets(client: Any) -> None:
+    """Client and server must not both wait until the other one reads."""
+    items = {f"long:{number}": bytes(10_000) for number in range(1000)}
+    assert client.set_many(items) == []
+    assert client.set_many(items, noreply=True) == []
+    assert len(client.get_many(items)) == 1000
+    assert client.delete_many(items) is True
+
+
 def test_set_many_reports_the_keys_that_were_not_stored(client: Any) -> None:
     with pytest.raises(MemcacheServerError, match="too large"):
         client.set_many({"a": b"1", "large": bytes(2 << 20), "b": b"2"})

@@ -37,14 +37,19 @@ class Program:
         return output
 
 
+def php_extension() -> Path:
+    """Returns the path of the extension of Larder for PHP. Skips the test if it does not exist."""
+    extension = _TARGET / "php/larder.so"
+    _found(extension.exists(), f"{extension} does not exist: run `make -C php`")
+    return extension
+
+
 class Php:
     """PHP with the extension of Larder."""
 
     def __init__(self) -> None:
-        extension = _TARGET / "php/larder.so"
         self._php = _found(shutil.which("php"), "PHP is not installed")
-        _found(extension.exists(), f"{extension} does not exist: run `make -C php`")
-        self._args = [self._php, "-n", "-d", f"extension={extension}", "-r"]
+        self._args = [self._php, "-n", "-d", f"extension={php_extension()}", "-r"]
 
     def start(self, code: str, *args: str) -> Program:
         """Runs code, in which `$argv[1]` is the first argument."""
