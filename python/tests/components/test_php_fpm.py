@@ -301,7 +301,9 @@ def test_killed_workers_harm_no_other(
     # A killed worker answers no request, and takes at most one with it.
     assert len(load.failures) <= rounds
     refused = [str(failure) for failure in load.refused()]
-    assert [text for text in refused if not text.startswith("502: ")] == []
+    # nginx answers for a killed worker, or ends a response that has begun without a body.
+    known = ("502: ", "PHP prints ''")
+    assert [text for text in refused if not text.startswith(known)] == []
     assert len(load.responses) > 50
     assert not set(workers.site.workers()) & killed
     # The workers that replace them read what all have stored.
