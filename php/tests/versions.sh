@@ -50,22 +50,7 @@ run_tests() {
     cp --update --preserve=timestamps "$library" "$out/liblarder_c.a"
     cp --update --preserve=timestamps "$larderd" "$out/larderd"
     : >"$out/skips"
-    # The servers of APCu's tests use fixed ports, so the tests have a private network.
-    unshare --mount --net --pid --fork --kill-child sh -ec '
-        ip link set lo up
-        chroot=$1 root=$2 target=$3
-        shift 3
-        for folder in "$root" "$target"; do
-            mkdir -p "$chroot$folder"
-            mount --bind "$folder" "$chroot$folder"
-        done
-        mount -t proc proc "$chroot/proc"
-        mount --rbind /dev "$chroot/dev"
-        # Tests name folders here by process ids. Processes outside the root can have the same ids.
-        mount -t tmpfs tmpfs "$chroot/dev/shm"
-        exec chroot "$chroot" env -i "$@"
-    ' sh "$chroot" "$root" "$target" \
-        PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 CARGO_TARGET_DIR="$target" \
+    "$root/packaging/in-root.sh" "$chroot" "$root" "$target" -- CARGO_TARGET_DIR="$target" \
         PHP_OUT="$out" LIBRARY="$out/liblarder_c.a" LARDERD="$out/larderd" \
         SKIPPED_TESTS="$out/skips" EXTRA_ARGS="${EXTRA_ARGS:-}" "$here/versions/suites.sh"
 }

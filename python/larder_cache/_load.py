@@ -168,14 +168,20 @@ class Leader(Generic[T]):
             self._load = None
         self._end()
 
-    def fail(self, error: BaseException) -> None:
-        """Ends the load without a value. A cancelled load leaves no note, so that a waiting caller
-        takes over."""
+    def fail(self, error: BaseException) -> T:
+        """Ends the load without a value. Returns the old value if the loader has failed and there
+        is one, and raises the error otherwise.
+
+        A cancelled load leaves no note, so that a waiting caller takes over.
+        """
         try:
             if isinstance(error, Exception):
                 self._cache._failures.record(self._cache, self._key, error)
         finally:
             self.abandon()
+        if self.stale is not None and isinstance(error, Exception):
+            return self.stale.value
+        raise error
 
     def abandon(self) -> None:
         """Ends the load without a value and without a note."""
@@ -289,10 +295,7 @@ def load(cache: Cache, key: str | bytes, loader: Callable[[], T], options: LoadO
         found.finish(value)
         return value
     except BaseException as error:
-        found.fail(error)
-        if found.stale is not None and isinstance(error, Exception):
-            return found.stale.value
-        raise
+        return found.fail(error)
 
 
 async def load_async(
@@ -310,7 +313,4 @@ async def load_async(
         found.finish(value)
         return value
     except BaseException as error:
-        found.fail(error)
-        if found.stale is not None and isinstance(error, Exception):
-            return found.stale.value
-        raise
+        return found.fail(error)

@@ -48,20 +48,7 @@ run_tests() {
         "manylinux_2_28_$(uname -m)" "$here/../requirements.txt" || return 1
     cp --update --preserve=timestamps "$larderd" "$out/larderd"
     : >"$out/skips"
-    unshare --mount --net --pid --fork --kill-child sh -ec '
-        ip link set lo up
-        chroot=$1 root=$2 target=$3
-        shift 3
-        for folder in "$root" "$target"; do
-            mkdir -p "$chroot$folder"
-            mount --bind "$folder" "$chroot$folder"
-        done
-        mount -t proc proc "$chroot/proc"
-        mount --rbind /dev "$chroot/dev"
-        mount -t tmpfs tmpfs "$chroot/dev/shm"
-        exec chroot "$chroot" env -i "$@"
-    ' sh "$chroot" "$root" "$target" \
-        PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 CARGO_TARGET_DIR="$target" \
+    "$root/packaging/in-root.sh" "$chroot" "$root" "$target" -- CARGO_TARGET_DIR="$target" \
         PACKAGE="$out/site" LARDERD="$out/larderd" SKIPPED_TESTS="$out/skips" \
         "$here/run.sh" "python$version" "${tests[@]}"
 }

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds PHP with threads (ZTS) from Debian's source: `build.sh FOLDER`, into FOLDER/php. It fetches
-# the source with a private configuration of apt. The result is a debug build, which reports memory
-# that a request leaks.
+# Builds PHP with threads (ZTS) from Debian's source: `build.sh FOLDER`, into FOLDER/php. The result
+# is a debug build, which reports memory that a request leaks.
 set -euo pipefail
 
 folder=$1
@@ -10,25 +9,11 @@ prefix=$folder/php
 
 # Fetches the source of Debian's release, which is older than the source of its updates.
 fetch() {
-    local apt=$folder/apt suite mirror
-    mirror=$("$here/../../../packaging/debian-mirror.sh")
+    local suite
     # shellcheck source=/dev/null
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    rm -rf "$apt" "$folder/source"
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/source" "$folder/source"
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-        "$mirror $suite main" >"$apt/sources.list"
-    cat >"$apt/apt.conf" <<-END
-	Dir::Etc::sourcelist "$apt/sources.list";
-	Dir::Etc::sourceparts "-";
-	Dir::State::lists "$apt/lists";
-	Dir::Cache "$apt/cache";
-	APT::Sandbox::User "";
-	END
-    APT_CONFIG=$apt/apt.conf apt-get update -qq
-    (cd "$apt/source" && APT_CONFIG=$apt/apt.conf apt-get source -qq --tar-only php8.2)
-    tar -xf "$apt"/source/*.orig.tar.* --strip-components=1 -C "$folder/source"
-    rm -rf "$apt"
+    rm -rf "$folder/source"
+    "$here/../../../packaging/debian-source.sh" "$suite" php8.2 "$folder/source"
 }
 
 # The tests need the modules for processes and sessions. The JIT compiler of PCRE is not needed, and
