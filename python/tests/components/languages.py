@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from larder_cache import Cache
 
 ROOT = Path(__file__).parents[3]
 _TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").absolute()
@@ -58,6 +62,36 @@ class Php:
     def run(self, code: str, *args: str) -> Any:
         """Returns the output of the code, decoded from JSON."""
         return json.loads(self.start(code, *args).result())
+
+
+# Stores a number, reads it, and counts, until the file in the second argument exists. A number that
+# was evicted is read as null.
+_NEIGHBOUR = """
+$cache = Larder\\Cache::open($argv[1]);
+for ($n = 1; !file_exists($argv[2]); clearstatcache(), $n++) {
+    $cache->set("php:" . $n % 100, $n, 60) || exit("$n is not stored");
+    in_array($cache->get("php:" . $n % 100), [$n, null], true) || exit("another value than $n");
+    $cache->increment("php");
+    usleep(1000);
+}
+echo $n - 1;
+"""
+
+
+@contextlib.contextmanager
+def php_on(path: str, folder: Path) -> Iterator[None]:
+    """Runs a program in PHP that uses the cache in a file at the same time. Fails if it reads a
+    wrong value or loses a count."""
+    stop = folder / "stop"
+    program = Php().start(_NEIGHBOUR, path, str(stop))
+    try:
+        yield
+    finally:
+        stop.touch()
+        rounds = program.result().decode()
+    assert rounds.isdecimal() and int(rounds) > 100, rounds
+    with Cache(shared=path) as cache:
+        assert cache.get("php") == int(rounds)
 
 
 class Go:

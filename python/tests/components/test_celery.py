@@ -13,6 +13,7 @@ import pytest
 
 from larder_cache import Cache
 
+from .languages import php_on
 from .processes import EXAMPLES, running, wait_until
 
 SECS_OF_A_QUERY = 0.2
@@ -57,15 +58,16 @@ def test_one_process_of_the_pool_computes_a_price(
 
 
 def test_a_killed_process_of_the_pool_leaves_no_load_behind(
-    worker: subprocess.Popen[bytes], environment: dict[str, str], path: str
+    worker: subprocess.Popen[bytes], environment: dict[str, str], path: str, tmp_path: Path
 ) -> None:
-    send([7] * 4, environment)
     cache = Cache(shared=path)
-    wait_until(lambda: cache.get("worker:7"))
-    os.kill(cache.get("worker:7"), signal.SIGKILL)
-    # The other processes are waiting for the price; one of them computes it.
-    wait_until(lambda: (cache.get("tasks") or 0) >= 3, 1 + 2 * SECS_OF_A_QUERY)
-    # Celery repeats the task of the killed process.
-    wait_until(lambda: cache.get("tasks") == 4)
+    with php_on(path, tmp_path):
+        send([7] * 4, environment)
+        wait_until(lambda: cache.get("worker:7"))
+        os.kill(cache.get("worker:7"), signal.SIGKILL)
+        # The other processes are waiting for the price; one of them computes it.
+        wait_until(lambda: (cache.get("tasks") or 0) >= 3, 1 + 2 * SECS_OF_A_QUERY)
+        # Celery repeats the task of the killed process.
+        wait_until(lambda: cache.get("tasks") == 4)
     assert cache.get("total") == 4 * 875
     assert cache.get("queries:7") == 2

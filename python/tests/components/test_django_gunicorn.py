@@ -12,9 +12,8 @@ import pytest
 
 from larder_cache import Cache
 
+from .languages import php_on
 from .processes import Load, Site, at_the_same_time, site, wait_until
-
-SECS_OF_A_QUERY = 0.2
 
 
 @pytest.fixture
@@ -66,9 +65,12 @@ def test_sessions_and_counters_are_those_of_all_workers(gunicorn: Site, cache: C
     assert cache.get(":1:visits") == 1 + 4 * (visits - 1)
 
 
-def test_killed_workers_do_not_disturb_the_others(gunicorn: Site, cache: Cache) -> None:
+def test_killed_workers_do_not_disturb_the_others(
+    gunicorn: Site, cache: Cache, path: str, tmp_path: Path
+) -> None:
     kills = 0
-    with Load(6, lambda number: gunicorn.get(f"/products/{number // 12}")) as load:
+    get = Load(6, lambda number: gunicorn.get(f"/products/{number // 12}"))
+    with php_on(path, tmp_path), get as load:
         ends = time.monotonic() + 6
         while time.monotonic() < ends:
             # Kills the worker that queries a product, which others are waiting for.
@@ -83,6 +85,7 @@ def test_killed_workers_do_not_disturb_the_others(gunicorn: Site, cache: Cache) 
     # A killed worker answers no request, and takes at most one with it.
     assert len(load.failures) <= kills
     assert len(load.responses) > 50
-    # A caller takes over, and queries the product. gunicorn starts another worker.
-    assert load.longest_secs < 1 + 3 * SECS_OF_A_QUERY
+    # On a busy machine all workers may be starting. core/test_load.py bounds the time until another
+    # process takes a load over.
+    assert load.longest_secs < 10
     assert len({page["pid"] for page in load.responses}) >= 4

@@ -12,9 +12,9 @@ import pytest
 
 from larder_cache import Cache
 
+from .languages import php_on
 from .processes import Load, Site, at_the_same_time, site, wait_until
 
-SECS_OF_A_QUERY = 0.2
 THREADS = 6
 
 
@@ -57,9 +57,12 @@ def test_a_counter_counts_the_visits_of_all_workers(uvicorn: Site, cache: Cache)
     assert sorted(counts) == list(range(1, 61))
 
 
-def test_killed_workers_do_not_disturb_the_others(uvicorn: Site, cache: Cache) -> None:
+def test_killed_workers_do_not_disturb_the_others(
+    uvicorn: Site, cache: Cache, path: str, tmp_path: Path
+) -> None:
     kills = 0
-    with Load(THREADS, lambda number: uvicorn.get(f"/products/{1 + number // 12}")) as load:
+    get = Load(THREADS, lambda number: uvicorn.get(f"/products/{1 + number // 12}"))
+    with php_on(path, tmp_path), get as load:
         ends = time.monotonic() + 6
         while time.monotonic() < ends:
             number = max(int(key.rsplit(":", 1)[1]) for key in cache.keys("worker:")) + 1
@@ -73,4 +76,6 @@ def test_killed_workers_do_not_disturb_the_others(uvicorn: Site, cache: Cache) -
     # All requests in the event loop of a killed worker end with it.
     assert len(load.failures) <= kills * THREADS
     assert len(load.responses) > 50
-    assert load.longest_secs < 1 + 3 * SECS_OF_A_QUERY
+    # On a busy machine all workers may be starting. core/test_load.py bounds the time until another
+    # process takes a load over.
+    assert load.longest_secs < 10
