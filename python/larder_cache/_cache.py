@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import (
     Awaitable,
     Callable,
@@ -22,7 +23,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 from ._cached import CachedFunction, cached
 from ._errors import StoreError
 from ._larder import CacheBase
-from ._load import Failures, LoadOptions, load, load_async
+from ._load import Failures, Leader, LoadOptions, load, load_async
 from ._serializers import Serializer, is_unsigned_pickle, serializer_of
 from ._sizes import size_of
 
@@ -36,6 +37,7 @@ Key = str | bytes
 Ttl = float | timedelta | EllipsisType | None
 
 _LEASE_SECS = 60.0
+_PROCESSES_MAX = 4096
 
 
 class Cache(CacheBase, MutableMapping[str, Any]):
@@ -77,8 +79,10 @@ class Cache(CacheBase, MutableMapping[str, Any]):
     users can write to the file.
     """
 
-    __slots__ = ("_failures", "_options")
+    __slots__ = ("__weakref__", "_failures", "_leaders", "_options")
     _failures: Failures
+    # The loads in progress in this process.
+    _leaders: weakref.WeakValueDictionary[bytes, Leader[Any]]
     _options: dict[str, Any]
 
     def __new__(
@@ -99,7 +103,9 @@ class Cache(CacheBase, MutableMapping[str, Any]):
         if shared is not None and children:
             raise ValueError("children of this process share the file as well: omit children=True")
         encoder = serializer_of(serializer, signing_key)
-        path = None if shared is None else os.path.abspath(os.fspath(shared))
+        path = None if shared is None else _absolute(shared)
+        if processes is not None and not 1 <= processes <= _PROCESSES_MAX:
+            raise ValueError(f"processes is {processes}, expected 1 to {_PROCESSES_MAX}")
         self = super().__new__(
             cls,
             memory=size_of(memory, "memory"),
@@ -115,6 +121,7 @@ class Cache(CacheBase, MutableMapping[str, Any]):
             unpickles=is_unsigned_pickle(encoder),
         )
         self._failures = Failures()
+        self._leaders = weakref.WeakValueDictionary()
         self._options = {
             "memory": memory,
             "shared": path,
@@ -339,6 +346,11 @@ class Cache(CacheBase, MutableMapping[str, Any]):
         options see `get_or_load`. Processes that share the cache share the results.
         """
         options = self._load_options(ttl, stale, lease, wait)
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"cached() decorates a function, found {function!r}; its options have names:"
+                " cached(ttl=60)"
+            )
 
         def decorate(function: Callable[..., T]) -> CachedFunction[..., T]:
             return cached(self, function, prefix=prefix, key=key, options=options)
@@ -350,8 +362,11 @@ class Cache(CacheBase, MutableMapping[str, Any]):
     ) -> LoadOptions:
         if isinstance(stale, timedelta):
             stale = stale.total_seconds()
+        for name, seconds in (("stale", stale), ("lease", lease), ("wait", wait)):
+            if not isinstance(seconds, (int, float)) and (name, seconds) != ("wait", None):
+                raise TypeError(f"{name} is a number of seconds, found {seconds!r}")
         if not 0 <= stale < math.inf:
-            raise ValueError(f"stale is {stale} s, expected 0 or more")
+            raise ValueError(f"stale is {stale} s, expected a finite number, 0 or more")
         if not 0 < lease < math.inf:
             raise ValueError(f"lease is {lease} s, expected more than 0")
         if wait is not None and not wait >= 0:
@@ -362,6 +377,14 @@ class Cache(CacheBase, MutableMapping[str, Any]):
             lease=lease,
             wait=lease if wait is None else wait,
         )
+
+
+def _absolute(path: str | bytes | os.PathLike[str]) -> str:
+    """Returns the absolute path of a file, so that a later chdir does not change it."""
+    text = os.fsdecode(path)
+    if not text:
+        raise ValueError("shared is empty, expected the path of a file, for example in /dev/shm")
+    return os.path.abspath(text)
 
 
 class _Keys(KeysView[str]):

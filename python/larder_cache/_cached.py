@@ -74,12 +74,16 @@ class CachedFunction(Protocol[P, R_co]):
 def prefix_of(function: Callable[..., object]) -> bytes:
     """Returns the first part of the keys of a function: its module and its name."""
     module = getattr(function, "__module__", "")
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    name = getattr(function, "__qualname__", None)
+    if name is None or name.endswith("<lambda>"):
+        raise ValueError(f"{function!r} has no name of its own: pass prefix=, a name for its keys")
+    # A spawned child of multiprocessing imports the program under this name.
+    module = "__main__" if module == "__mp_main__" else module
     prefix = f"{module}.{name}".encode()
     if len(prefix) > _PREFIX_BYTES_MAX:
         digits = hashlib.blake2b(prefix, digest_size=8).hexdigest()
         prefix = prefix[: _PREFIX_BYTES_MAX - 20] + b"#" + digits.encode()
-    return prefix + b"("
+    return prefix
 
 
 class _CachedFunction(CachedCall):
@@ -87,6 +91,14 @@ class _CachedFunction(CachedCall):
 
     _cache: Cache
     _prefix: bytes
+    __qualname__: str
+
+    def __repr__(self) -> str:
+        return f"<cached {self.__qualname__}>"
+
+    # pickle finds the function by its name, as any function.
+    def __reduce__(self) -> str:
+        return self.__qualname__
 
     def cache_info(self) -> CacheInfo:
         return CacheInfo(*self._counts())
@@ -110,19 +122,26 @@ def cached(
     if isinstance(prefix, str):
         prefix = prefix.encode(errors="surrogateescape")
     prefix = prefix_of(function) if prefix is None else prefix
-    if len(prefix) > _PREFIX_BYTES_MAX + 1:
+    if not isinstance(prefix, bytes):
+        raise TypeError(f"prefix is str or bytes, found {prefix!r}")
+    if not 1 <= len(prefix) <= _PREFIX_BYTES_MAX:
         raise ValueError(
-            f"the prefix {prefix!r} has {len(prefix)} bytes, expected at most {_PREFIX_BYTES_MAX}"
+            f"the prefix {prefix!r} has {len(prefix)} bytes, expected 1 to {_PREFIX_BYTES_MAX}"
         )
+    # So that the keys of one function do not begin with the prefix of another one.
+    prefix += b"("
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{function!r} is a generator function, whose results cannot be cached")
 
     def on_miss(name: bytes, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> R:
         return load(cache, name, lambda: function(*args, **(kwargs or {})), options)
 
     call = _CachedFunction(cache, prefix, key, options.stale, on_miss)
+    # After it has copied the attributes of `function`, which may be cached as well.
+    functools.update_wrapper(call, function)
     call._cache, call._prefix = cache, prefix
     if inspect.iscoroutinefunction(function):
         return cast("CachedFunction[P, R]", _cached_coroutine(call, function, options))
-    functools.update_wrapper(call, function)
     return cast("CachedFunction[P, R]", call)
 
 

@@ -16,14 +16,19 @@ itself, other processes a `LoadError` with its type and message.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import threading
 import time
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ._errors import LoadError, StoreError
+from ._errors import LoadError, SerializerError, StoreError
 
 if TYPE_CHECKING:
     from ._cache import Cache
@@ -42,8 +47,11 @@ _NESTED_WAIT_SECS = 1.0
 _NOTE_SECS = 2
 _MESSAGE_MAX = 1000
 
-# The loads in progress around the current code: pairs of a cache's id and a key.
-_loading: ContextVar[tuple[tuple[int, bytes], ...]] = ContextVar("larder_loading", default=())
+# The loads around the current code. A task that a loader starts has them as well, also after they
+# are over, so each load knows whether it is in progress.
+_loading: ContextVar[tuple[weakref.ref[Leader[Any]], ...]] = ContextVar(
+    "larder_loading", default=()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,8 @@ class Failure:
 
     failed_ns: int
     error: Exception
+    # Of the loader. Each caller that raises the exception would add its own frames to it.
+    traceback: TracebackType | None = None
 
 
 class Failures:
@@ -90,12 +100,9 @@ class Failures:
         self._of_this_process: dict[bytes, Failure] = {}
 
     def record(self, cache: Cache, key: bytes, error: Exception) -> None:
-        failure = Failure(time.monotonic_ns(), error)
-        oldest = failure.failed_ns - _NOTE_SECS * 1_000_000_000
-        # A copy, because other threads may add to the dict.
-        for other, earlier in list(self._of_this_process.items()):
-            if earlier.failed_ns < oldest:
-                self._of_this_process.pop(other, None)
+        failure = Failure(time.monotonic_ns(), error, error.__traceback__)
+        # In the order of their times, for `forget_old`.
+        self._of_this_process.pop(key, None)
         self._of_this_process[key] = failure
         if cache.is_shared:
             _write_note(cache, key, failure)
@@ -104,11 +111,22 @@ class Failures:
         """Returns the error of the last load of a key that failed after that time."""
         failure = self._of_this_process.get(key)
         if failure is not None and began_ns <= failure.failed_ns:
-            return failure.error
+            return failure.error.with_traceback(failure.traceback)
         failure = _read_note(cache, key) if cache.is_shared else None
         if failure is not None and began_ns <= failure.failed_ns:
             return failure.error
         return None
+
+    def forget_old(self) -> None:
+        """Drops the exceptions of failures that no caller waits for any more."""
+        oldest = time.monotonic_ns() - _NOTE_SECS * 1_000_000_000
+        # Another thread may change the dict in the middle; then it is cleaned up next time.
+        with contextlib.suppress(RuntimeError):
+            while self._of_this_process:
+                key, failure = next(iter(self._of_this_process.items()))
+                if failure.failed_ns >= oldest:
+                    return
+                self._of_this_process.pop(key, None)
 
 
 def _note_key(key: bytes) -> bytes:
@@ -148,7 +166,10 @@ class Leader(Generic[T]):
         self._lease = lease
         # The old value, if one caller refreshes it.
         self.stale: Hit[T] | None = None
+        self.is_over = False
+        self.thread = threading.get_ident()
         self._load = self._begin_load()
+        cache._leaders[key] = self
 
     def _begin_load(self) -> Load | None:
         try:
@@ -157,8 +178,13 @@ class Leader(Generic[T]):
             # Without memory the value cannot be stored either, but the caller receives it.
             return None
 
+    def concerns(self, cache: Cache, key: bytes) -> bool:
+        """True if this is a load of that key, and in progress."""
+        return not self.is_over and self._cache is cache and self._key == key
+
     def finish(self, value: T) -> None:
         """Stores the value, unless the key has changed since the load began."""
+        self.is_over = True
         try:
             if self._load is not None:
                 self._load.finish(value, self._options.lifetime)
@@ -174,6 +200,7 @@ class Leader(Generic[T]):
 
         A cancelled load leaves no note, so that a waiting caller takes over.
         """
+        self.is_over = True
         try:
             if isinstance(error, Exception):
                 self._cache._failures.record(self._cache, self._key, error)
@@ -185,6 +212,7 @@ class Leader(Generic[T]):
 
     def abandon(self) -> None:
         """Ends the load without a value and without a note."""
+        self.is_over = True
         try:
             if self._load is not None:
                 self._load.cancel()
@@ -210,9 +238,10 @@ class Caller(Generic[T]):
         self._options = options
         self._began_ns = time.monotonic_ns()
         self._pause = _FIRST_PAUSE_SECS
-        outer = _loading.get()
-        self._wait = min(options.wait, _NESTED_WAIT_SECS) if outer else options.wait
-        self._is_recursive = (id(cache), self._key) in outer
+        around = [leader for ref in _loading.get() if (leader := ref()) and not leader.is_over]
+        self._wait = min(options.wait, _NESTED_WAIT_SECS) if around else options.wait
+        self._is_recursive = any(leader.concerns(cache, self._key) for leader in around)
+        cache._failures.forget_old()
 
     def attempt(self) -> Hit[T] | Leader[T] | None:
         """Returns the value, or the leader if this caller has to compute it. None: another caller
@@ -220,7 +249,7 @@ class Caller(Generic[T]):
 
         Raises the error of the load that this caller has been waiting for.
         """
-        found = self._cache._get_fresh(self._key, self._options.stale)
+        found = self._look()
         if found is not None and found[1]:
             return Hit(found[0])
         if self._is_recursive:
@@ -243,6 +272,28 @@ class Caller(Generic[T]):
                 lease.release()
             raise
 
+    def _look(self) -> tuple[Any, bool] | None:
+        """Returns the value, and True if it is fresh. A value that cannot be read, for example
+        because its class has another name now, is a miss: the load replaces it."""
+        try:
+            return self._cache._get_fresh(self._key, self._options.stale)
+        except SerializerError as error:
+            warnings.warn(f"the value is loaded again: {error}", RuntimeWarning, stacklevel=6)
+            return None
+
+    def pause(self) -> None:
+        """Waits before the next attempt. If the leader is a task of this thread's event loop, the
+        next attempt computes the value, because the task cannot continue while the thread waits."""
+        leader = self._cache._leaders.get(self._key)
+        if (
+            leader is not None
+            and leader.thread == threading.get_ident()
+            and leader.concerns(self._cache, self._key)
+        ):
+            self._wait = 0.0
+        else:
+            time.sleep(self.next_pause())
+
     def _raise_error(self) -> None:
         """Raises the error of a load that failed after this caller began."""
         error = self._cache._failures.since(self._cache, self._key, self._began_ns)
@@ -260,7 +311,7 @@ class Caller(Generic[T]):
     def _lead(self, lease: Lease | None) -> Hit[T] | Leader[T]:
         leader: Leader[T] = Leader(self._cache, self._key, self._options, lease)
         # The last leader may have stored the value after this caller looked for it.
-        found = self._cache._get_fresh(self._key, self._options.stale)
+        found = self._look()
         if found is None:
             return leader
         if found[1]:
@@ -275,27 +326,24 @@ class Caller(Generic[T]):
         self._pause = min(2 * pause, _LONGEST_PAUSE_SECS)
         return pause
 
-    def __enter__(self) -> None:
-        self._token = _loading.set((*_loading.get(), (id(self._cache), self._key)))
-
-    def __exit__(self, *exception: object) -> None:
-        _loading.reset(self._token)
-
 
 def load(cache: Cache, key: str | bytes, loader: Callable[[], T], options: LoadOptions) -> T:
     """Returns the value of a key; on a miss, the result of `loader`."""
     caller: Caller[T] = Caller(cache, key, options)
     while (found := caller.attempt()) is None:
-        time.sleep(caller.next_pause())
+        caller.pause()
     if isinstance(found, Hit):
         return found.value
+    around = _loading.get()
     try:
-        with caller:
-            value = loader()
+        _loading.set((*around, weakref.ref(found)))
+        value = loader()
         found.finish(value)
         return value
     except BaseException as error:
         return found.fail(error)
+    finally:
+        _loading.set(around)
 
 
 async def load_async(
@@ -307,10 +355,13 @@ async def load_async(
         await asyncio.sleep(caller.next_pause())
     if isinstance(found, Hit):
         return found.value
+    around = _loading.get()
     try:
-        with caller:
-            value = await loader()
+        _loading.set((*around, weakref.ref(found)))
+        value = await loader()
         found.finish(value)
         return value
     except BaseException as error:
         return found.fail(error)
+    finally:
+        _loading.set(around)

@@ -114,6 +114,8 @@ class SignedPickleSerializer:
     def __init__(self, signing_key: bytes | str) -> None:
         if isinstance(signing_key, str):
             signing_key = signing_key.encode()
+        if not isinstance(signing_key, bytes):
+            raise TypeError(f"signing_key is bytes, found {type(signing_key).__qualname__}")
         if len(signing_key) < 16:
             raise ValueError(
                 f"signing_key has {len(signing_key)} bytes, expected at least 16;"
@@ -163,7 +165,16 @@ def serializer_of(
                 f" found {serializer!r}"
             )
         return SignedPickleSerializer(signing_key)
-    if serializer is None or not isinstance(serializer, str):
+    if serializer is None:
+        return None
+    if not isinstance(serializer, str):
+        members = ("tag", "name", "dumps", "loads")
+        lacks = [name for name in members if not hasattr(serializer, name)]
+        if lacks:
+            raise TypeError(
+                f"{serializer!r} is not a serializer: it has no {', '.join(lacks)}; expected one of"
+                f" {', '.join(sorted(_MAKERS))}, or an object with {', '.join(members)}"
+            )
         return serializer
     maker = _MAKERS.get(serializer)
     if maker is None:
@@ -185,6 +196,17 @@ def refuse(key: bytes, flags: int, serializer: Serializer | None) -> SerializerE
     stored = f"serializer {name!r}" if name else f"unknown flags {flags}"
     ours = f"uses serializer {serializer.name!r}" if serializer else "has no serializer"
     return SerializerError(f"the value of {key!r} was stored by {stored}, but this cache {ours}")
+
+
+def damaged(key: bytes, error: Exception) -> SerializerError:
+    """Returns the exception for a value that the serializer does not accept."""
+    if isinstance(error, SerializerError):
+        return error
+    wrapped = SerializerError(
+        f"the value of {key!r} cannot be decoded: {type(error).__qualname__}: {error}"
+    )
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def unserializable(value: Any) -> TypeError:

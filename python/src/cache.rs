@@ -7,9 +7,10 @@ use larder::signed::tag;
 use larder::{Builder, Cache, CountError, Deadline, Deletion, StoreMode, StoreRequest, Stored};
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::errors;
+use crate::finalizing::next;
 use crate::key::Key;
 use crate::load::{Lease, Load};
 use crate::place::{Place, Writers};
@@ -73,10 +74,19 @@ impl CacheBase {
         mode: StoreMode,
     ) -> PyResult<bool> {
         let py = key.py();
+        let is_text = part.is_instance_of::<PyString>();
+        let (wanted, kind) = if is_text { (tag::TEXT, "str") } else { (tag::STRING, "bytes") };
         let part = Key::of(part)
             .map_err(|_| PyTypeError::new_err("only bytes and str can be appended or prepended"))?;
         let key = Key::of(key)?;
         let cache = self.place.cache(py)?;
+        let found = cache.try_peek(&key).map_err(|error| errors::store(py, error))?;
+        if found.is_some_and(|meta| meta.flags != wanted) {
+            return Err(PyTypeError::new_err(format!(
+                "the value of b'{}' is not {kind}, so {kind} cannot be added to it",
+                key.escape_ascii()
+            )));
+        }
         let stored = stored(py, &cache, &StoreRequest::new(&key, mode), &part)?;
         Ok(matches!(stored, Stored::Stored { .. }))
     }
@@ -88,7 +98,7 @@ impl CacheBase {
         delta: i64,
         initial: Option<i64>,
         ttl: Ttl,
-    ) -> PyResult<i64> {
+    ) -> PyResult<i128> {
         let py = key.py();
         let name = Key::of(key)?;
         let cache = self.place.cache(py)?;
@@ -100,9 +110,9 @@ impl CacheBase {
         loop {
             let counted = match cache.add_signed_if_present(&*name, delta) {
                 Err(CountError::NotANumber) => add_unsigned(&cache, &name, delta),
-                counted => counted,
+                counted => counted.map(|number| number.map(i128::from)),
             };
-            if let Some(number) = counted.map_err(|error| errors::count(py, error))? {
+            if let Some(number) = counted.map_err(|error| errors::count(py, &name, error))? {
                 return Ok(number);
             }
             let Some(initial) = initial else {
@@ -114,23 +124,23 @@ impl CacheBase {
             let mut text = itoa::Buffer::new();
             let stored = stored(py, &cache, &request, text.format(number).as_bytes())?;
             if matches!(stored, Stored::Stored { .. }) {
-                return Ok(number);
+                return Ok(number.into());
             }
         }
     }
 }
 
-/// Adds to a number that a program stored as plain text, as memcached does: such a number is not
-/// negative, and a decrement stops at 0.
-fn add_unsigned(cache: &Cache, key: &[u8], delta: i64) -> Result<Option<i64>, CountError> {
+/// Adds to a number that a program stored as plain text, as memcached does: such a number has 64 bits
+/// and no sign, and a decrement stops at 0.
+fn add_unsigned(cache: &Cache, key: &[u8], delta: i64) -> Result<Option<i128>, CountError> {
+    if cache.try_peek(key)?.is_some_and(|meta| meta.flags != tag::STRING) {
+        return Err(CountError::NotANumber);
+    }
     let changed = match delta {
         0.. => cache.increment(key, delta.unsigned_abs()),
         ..0 => cache.decrement(key, delta.unsigned_abs()),
     };
-    match changed? {
-        None => Ok(None),
-        Some(number) => i64::try_from(number).map(Some).map_err(|_| CountError::NotANumber),
-    }
+    Ok(changed?.map(i128::from))
 }
 
 /// Stores bytes; releases the GIL for many.
@@ -250,12 +260,14 @@ impl CacheBase {
     fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let py = keys.py();
         let found = PyDict::new(py);
-        let mut names = keys.try_iter()?;
+        let names = keys.try_iter()?;
         let mut group = Vec::with_capacity(KEYS_AT_ONCE);
         loop {
             group.clear();
-            for name in names.by_ref().take(KEYS_AT_ONCE) {
-                group.push(name?);
+            while group.len() < KEYS_AT_ONCE
+                && let Some(name) = next(&names)?
+            {
+                group.push(name);
             }
             if group.is_empty() {
                 return Ok(found);
@@ -352,7 +364,11 @@ impl CacheBase {
         let py = key.py();
         let (cache, key) = (self.place.cache(py)?, Key::of(key)?);
         loop {
-            let Some((value, meta)) = self.read_in(py, &cache, &key)? else { return Ok(None) };
+            let Some((value, meta)) = self.read_in(py, &cache, &key)? else {
+                // As any delete, this also ends a load of the key that is in progress.
+                cache.delete(&*key).map_err(|error| errors::store(py, error))?;
+                return Ok(None);
+            };
             let token = cache.keeps_cas().then_some(meta.cas);
             match cache.delete_if(&key, token).map_err(|error| errors::store(py, error))? {
                 Deletion::Deleted(_) => return Ok(Some((value,))),
@@ -383,7 +399,7 @@ impl CacheBase {
         delta: i64,
         initial: Option<i64>,
         ttl: Ttl,
-    ) -> PyResult<i64> {
+    ) -> PyResult<i128> {
         self.add(key, delta, initial, ttl)
     }
 
@@ -395,7 +411,7 @@ impl CacheBase {
         delta: i64,
         initial: Option<i64>,
         ttl: Ttl,
-    ) -> PyResult<i64> {
+    ) -> PyResult<i128> {
         let overflow = || PyOverflowError::new_err("a counter is an int of 64 bits");
         self.add(key, delta.checked_neg().ok_or_else(overflow)?, initial, ttl)
     }
@@ -488,10 +504,11 @@ impl CacheBase {
     fn lease(&self, key: &Bound<'_, PyAny>, seconds: f64) -> PyResult<Option<Lease>> {
         let py = key.py();
         let Ok(time) = Duration::try_from_secs_f64(seconds) else {
-            return Err(PyValueError::new_err(format!(
-                "a lease takes a positive number of seconds, found {seconds}"
-            )));
+            return Err(no_duration(seconds));
         };
+        if time.is_zero() {
+            return Err(no_duration(seconds));
+        }
         let (cache, key) = (self.place.cache(py)?, Key::of(key)?);
         let lease = cache.lease(&*key, time).map_err(|error| errors::store(py, error))?;
         Ok(lease.map(|lease| Lease::new(&cache, &key, lease)))
@@ -517,6 +534,13 @@ impl CacheBase {
     fn default_ttl(&self) -> Option<u32> {
         self.ttl
     }
+}
+
+#[cold]
+fn no_duration(seconds: f64) -> PyErr {
+    PyValueError::new_err(format!(
+        "a lease takes a number of seconds above 0 and below 2**64, found {seconds:e}"
+    ))
 }
 
 fn check_cas(py: Python<'_>, cache: &Cache) -> PyResult<()> {

@@ -8,6 +8,8 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::arguments::{shorten, write_call};
 use crate::cache::CacheBase;
+use crate::errors;
+use crate::finalizing::call;
 use crate::key::Key;
 use larder::KEY_BYTES_MAX;
 
@@ -41,7 +43,7 @@ impl CachedCall {
         match &self.key {
             None => write_call(&mut key, args, kwargs)?,
             Some(function) => {
-                let rest = function.bind(py).call(args, kwargs)?;
+                let rest = call(function.bind(py), args, kwargs)?;
                 key.extend_from_slice(&Key::of(&rest)?);
                 if key.len() > KEY_BYTES_MAX {
                     shorten(py, &mut key)?;
@@ -51,8 +53,13 @@ impl CachedCall {
         Ok(key)
     }
 
+    /// Returns a fresh value, and counts the hit or the miss. A value that cannot be read is a miss:
+    /// the load replaces it.
     fn fresh<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.cache.get().read_fresh(py, key, self.stale)?;
+        let found = match self.cache.get().read_fresh(py, key, self.stale) {
+            Err(error) if errors::SERIALIZER.is_class_of(py, &error)? => None,
+            found => found?,
+        };
         (if found.is_some() { &self.hits } else { &self.misses }).fetch_add(1, Relaxed);
         Ok(found)
     }
@@ -82,7 +89,10 @@ impl CachedCall {
         let key = self.key_of(py, args, kwargs)?;
         match self.fresh(py, &key)? {
             Some(value) => Ok(value),
-            None => self.load.bind(py).call1((PyBytes::new(py, &key), args, kwargs)),
+            None => {
+                let arguments = (PyBytes::new(py, &key), args, kwargs).into_pyobject(py)?;
+                call(self.load.bind(py), &arguments, None)
+            }
         }
     }
 

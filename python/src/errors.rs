@@ -1,6 +1,5 @@
 //! Errors of the library as exceptions of `larder_cache._errors`.
 
-use larder::signed::tag;
 use larder::{ClientError, CountError, OpenError, Refusal, StoreError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,6 +15,13 @@ pub(crate) struct Exception {
 impl Exception {
     const fn new(name: &'static str) -> Self {
         Self { name, class: PyOnceLock::new() }
+    }
+
+    /// True if an exception is of this class.
+    #[cold]
+    pub(crate) fn is_class_of(&self, py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+        let class = self.class.import(py, "larder_cache._errors", self.name)?;
+        Ok(error.is_instance(py, class))
     }
 
     /// Returns an exception with a message.
@@ -58,13 +64,13 @@ pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
 
 /// Returns the exception for a failed change of a counter.
 #[cold]
-pub(crate) fn count(py: Python<'_>, error: CountError) -> PyErr {
+pub(crate) fn count(py: Python<'_>, key: &[u8], error: CountError) -> PyErr {
     match error {
         CountError::Store(error) => store(py, error),
-        CountError::NotANumber => COUNTER.with(
-            py,
-            format_args!("the value is not an int of 64 bits (tag {} in its flags)", tag::LONG),
-        ),
+        CountError::NotANumber => {
+            let key = key.escape_ascii();
+            COUNTER.with(py, format_args!("the value of b'{key}' is not an int of 64 bits"))
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `load.rs` | leases, and loads in progress |
 //! | `walk.rs` | iterators |
 //! | `local.rs`, `ring.rs` | reads in a server's memory; the placement of keys on servers |
+//! | `finalizing.rs` | calls of Python code while the interpreter may be ending |
 //! | `errors.rs` | errors of the library as exceptions of the package |
 //!
 //! The module is declared free-threading safe: each class is frozen, and its state is in atomic
@@ -23,6 +24,7 @@ mod arguments;
 mod cache;
 mod cached;
 mod errors;
+mod finalizing;
 mod key;
 mod load;
 mod local;

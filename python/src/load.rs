@@ -10,8 +10,8 @@ use crate::errors;
 use crate::ttl::deadline;
 use crate::value::encoded;
 
-/// The exclusive right to do something for a key, until `release`, its time, or the end of the
-/// process.
+/// The exclusive right to do something for a key, until `release`, its time, the end of the process,
+/// or the end of this object.
 #[pyclass(frozen, module = "larder_cache._larder")]
 pub(crate) struct Lease {
     cache: Cache,
@@ -23,6 +23,17 @@ pub(crate) struct Lease {
 impl Lease {
     pub(crate) fn new(cache: &Cache, key: &[u8], lease: larder::Lease) -> Self {
         Self { cache: cache.clone(), key: key.into(), lease: Mutex::new(Some(lease)) }
+    }
+}
+
+impl Drop for Lease {
+    /// A lease whose object is lost, for example by an exception of a signal handler, ends.
+    fn drop(&mut self) {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lease) = lease {
+            // If a stopped process holds a lock, the lease ends when its time is over.
+            let _ = self.cache.release(&*self.key, lease);
+        }
     }
 }
 

@@ -86,7 +86,8 @@ impl Place {
     /// Opens the cache.
     ///
     /// # Errors
-    /// `OpenError`; `UntrustedError` if other users can write to the file.
+    /// `OpenError`; `UntrustedError` if other users can write to the file. A cache that this process
+    /// can only read is a warning.
     pub(crate) fn open(
         py: Python<'_>,
         builder: Builder,
@@ -101,6 +102,11 @@ impl Place {
             checked: AtomicU32::new(0),
         };
         let opened = place.opened_anew(py)?;
+        if opened.cache.only_reads() {
+            let message = c"too many processes use the cache, so this one only reads it until \
+                another one has left; create the file with a larger processes=";
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), message, 2)?;
+        }
         place.opened.store(Some(opened));
         Ok(place)
     }

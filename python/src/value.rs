@@ -4,13 +4,14 @@
 //! as they are. All other values need a serializer of `larder_cache._serializers`.
 
 use larder::signed::tag;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
 use crate::errors;
+use crate::finalizing::call;
 use crate::key::utf8;
 
 /// Longest decimal text that Python converts to an int, by default.
@@ -20,6 +21,8 @@ const INT_DIGITS_MAX: usize = 4300;
 /// `larder_cache._serializers.Serializer`.
 pub(crate) struct Serializer {
     object: Py<PyAny>,
+    dumps: Py<PyAny>,
+    loads: Py<PyAny>,
     tag: u32,
 }
 
@@ -38,7 +41,8 @@ impl Serializer {
                 tag::MASK
             )));
         }
-        Ok(Some(Self { object: object.unbind(), tag: number }))
+        let (dumps, loads) = (object.getattr("dumps")?.unbind(), object.getattr("loads")?.unbind());
+        Ok(Some(Self { object: object.unbind(), dumps, loads, tag: number }))
     }
 
     pub(crate) fn object<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
@@ -170,11 +174,19 @@ fn serialized<'py>(
     static UNSERIALIZABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();
     let Some(serializer) = serializer else {
+        if value.cast_exact::<PyString>().is_ok() {
+            // Text with lone surrogates: this raises the exception that says where they are.
+            value.call_method1("encode", ("utf-8",))?;
+        }
         let error = helper(py, &UNSERIALIZABLE, "unserializable")?.call1((value,))?;
         return Err(PyErr::from_value(error));
     };
-    let made = serializer.object(py).call_method1("dumps", (PyBytes::new(py, key), value))?;
-    Ok((Encoded::Made(made.cast_into()?), serializer.tag))
+    let arguments = (PyBytes::new(py, key), value).into_pyobject(py)?;
+    let made = call(serializer.dumps.bind(py), &arguments, None)?;
+    let Ok(made) = made.cast_into::<PyBytes>() else {
+        return Err(PyTypeError::new_err("dumps of a serializer returns bytes"));
+    };
+    Ok((Encoded::Made(made), serializer.tag))
 }
 
 /// Returns the value of stored bytes.
@@ -248,17 +260,22 @@ fn deserialized<'py>(
     serializer: Option<&Serializer>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static REFUSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static DAMAGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let key = PyBytes::new(py, key);
-    match serializer {
-        Some(serializer) if serializer.tag == flags => {
-            serializer.object(py).call_method1("loads", (key, PyBytes::new(py, bytes)))
+    let Some(ours) = serializer.filter(|serializer| serializer.tag == flags) else {
+        let ours = serializer.map(|ours| ours.object(py));
+        let error = helper(py, &REFUSE, "refuse")?.call1((key, flags, ours))?;
+        return Err(PyErr::from_value(error));
+    };
+    let arguments = (&key, PyBytes::new(py, bytes)).into_pyobject(py)?;
+    call(ours.loads.bind(py), &arguments, None).or_else(|error| {
+        // An exception that ends the program or the task is not about the value.
+        if !error.is_instance_of::<PyException>(py) {
+            return Err(error);
         }
-        _ => {
-            let ours = serializer.map(|ours| ours.object(py));
-            let error = helper(py, &REFUSE, "refuse")?.call1((key, flags, ours))?;
-            Err(PyErr::from_value(error))
-        }
-    }
+        let damaged = helper(py, &DAMAGED, "damaged")?.call1((key, error.value(py)))?;
+        Err(PyErr::from_value(damaged))
+    })
 }
 
 /// Returns the bytes and flags that a cache stores for a value, with a serializer of

@@ -91,8 +91,7 @@ class AsyncHashClient(SeveralServers[AsyncClient]):
             "trust_server": trust_server,
             "local_reads": local_reads,
         }
-        for server in servers:
-            self.add_server(server)
+        self._add_servers(servers)
 
     # The servers.
 

@@ -155,10 +155,7 @@ class Client(Picklable, BlockingCommands):
 
     def _drop(self) -> None:
         sock, self.sock = self.sock, None
-        if sock is not None:
-            # The connection is useless, whatever the operating system reports.
-            with contextlib.suppress(Exception):
-                sock.close()
+        _close(sock)
 
     def _after_fork(self) -> None:
         # Closes the descriptor of the child; the connection of the parent stays open.
@@ -194,12 +191,21 @@ class Client(Picklable, BlockingCommands):
                 if end != len(data) or reply.error is not None:
                     self._drop()
             except BaseException as error:
-                self._drop()
+                # First, and without a call: a signal handler may interrupt calls.
+                dropped, self.sock = self.sock, None
+                _close(dropped)
                 if self._local is not None and isinstance(error, OSError):
                     self._local.suspend()
                 raise
             finally:
                 self._is_busy = False
+
+
+def _close(sock: Any) -> None:
+    if sock is not None:
+        # The connection is useless, whatever the operating system reports.
+        with contextlib.suppress(Exception):
+            sock.close()
 
 
 def _receive(sock: Any, size: int) -> bytes:

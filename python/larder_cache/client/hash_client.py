@@ -107,8 +107,7 @@ class HashClient(SeveralServers[Any]):
                 "pool_idle_timeout": pool_idle_timeout,
                 "pool_wait": pool_wait,
             }
-        for server in servers:
-            self.add_server(server)
+        self._add_servers(servers)
 
     # The servers.
 

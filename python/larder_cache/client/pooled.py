@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import weakref
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
@@ -95,7 +96,8 @@ class PooledClient(Picklable, BlockingCommands):
         if local_reads and socket_module is socket and isinstance(self.server, str):
             self._local = LocalReads(self.server, timeout)
         # Connections on which the server may not have executed a change that it does not answer.
-        self._unordered: set[Client] = set()
+        # Weak, because the pool does not count connections that an interrupted request has lost.
+        self._unordered: set[weakref.ref[Client]] = set()
         self.client_pool = self._new_pool()
         forks.register(self)
 
@@ -106,7 +108,7 @@ class PooledClient(Picklable, BlockingCommands):
         return self.client_class(self.server, **self._client_options)
 
     def _close_client(self, client: Client) -> None:
-        self._unordered.discard(client)
+        self._unordered.discard(weakref.ref(client))
         client.close()
 
     def close(self) -> None:
@@ -118,10 +120,13 @@ class PooledClient(Picklable, BlockingCommands):
     def _may_read_memory(self) -> bool:
         return not self._unordered
 
+    def _is_unordered(self, client: Client) -> bool:
+        return weakref.ref(client) in self._unordered
+
     def _exchange(self, request: bytes, reply: Reply | None) -> None:
         pool = self.client_pool
         # A request on the connection of an earlier change is executed after that change.
-        client = pool.get(self._unordered)
+        client = pool.get(self._is_unordered if self._unordered else None)
         try:
             client._exchange(request, reply)
             if self._local is not None and self._local.is_suspended:
@@ -132,13 +137,19 @@ class PooledClient(Picklable, BlockingCommands):
                 self._local.suspend()
             raise
         finally:
-            if self._local is not None:
-                if client._may_read_memory():
-                    self._unordered.discard(client)
-                else:
-                    self._unordered.add(client)
-            # The client is usable after any error: it has closed its connection.
-            pool.release(client)
+            try:
+                if self._local is not None:
+                    self._record_order(client)
+            finally:
+                # The client is usable after any error: it has closed its connection.
+                pool.release(client)
+
+    def _record_order(self, client: Client) -> None:
+        unordered = self._unordered
+        if client._may_read_memory():
+            unordered.discard(weakref.ref(client))
+        elif weakref.ref(client) not in unordered:
+            unordered.add(weakref.ref(client, unordered.discard))
 
     def _after_fork(self) -> None:
         # Its connections close theirs. The lock of the pool may be held by a thread of the parent.

@@ -7,13 +7,17 @@ ServerSpec = tuple[str, int] | str
 
 DEFAULT_PORT = 11211
 
+_MAX_PORT = 65535
+
 
 def normalize_server_spec(server: ServerSpec) -> ServerSpec:
     """Returns `(host, port)`, or the path of a unix socket. The default port is 11211.
 
-    Raises `ValueError` if `server` is neither a tuple nor a string, or its port is not a number.
+    Raises `ValueError` if `server` has none of the forms of a `ServerSpec`, or its port is not a
+    number from 1 to 65535.
     """
-    if isinstance(server, tuple):
+    if isinstance(server, tuple) and len(server) == 2:
+        _port_of(server, server[1])
         return server
     if not isinstance(server, str):
         raise ValueError(
@@ -28,10 +32,18 @@ def normalize_server_spec(server: ServerSpec) -> ServerSpec:
     if not colon or server.endswith("]"):
         # Without a port, also the address [::1].
         host, port = server, str(DEFAULT_PORT)
-    try:
-        return host.removeprefix("[").removesuffix("]"), int(port)
-    except ValueError:
-        raise ValueError(f"{server!r} has the port {port!r}, expected a number") from None
+    return host.removeprefix("[").removesuffix("]"), _port_of(server, port)
+
+
+def _port_of(server: ServerSpec, port: object) -> int:
+    # The C library takes the port modulo 65536.
+    if isinstance(port, str) and port.isascii() and port.removeprefix("-").isdigit():
+        port = int(port)
+    if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= _MAX_PORT:
+        raise ValueError(
+            f"{server!r} has the port {port!r}, expected a number from 1 to {_MAX_PORT}"
+        )
+    return port
 
 
 class KeepaliveOpts:

@@ -60,6 +60,14 @@ class SeveralServers(Picklable, Generic[C]):
         """Returns the stored form of a key. See `Client.check_key`."""
         return check_key_helper(key, self.allow_unicode_keys, self.key_prefix)
 
+    def _add_servers(self, servers: Iterable[ServerSpec]) -> None:
+        # The characters of a string are strings, and (host, port) is iterable.
+        is_pair = isinstance(servers, tuple) and len(servers) == 2 and isinstance(servers[1], int)
+        if is_pair or isinstance(servers, (str, bytes)):
+            raise TypeError(f"servers is {servers!r}, expected a list of servers")
+        for server in servers:
+            self.add_server(server)
+
     def add_server(self, server: ServerSpec, port: int | None = None) -> None:
         """Adds a server. Its part of the keys moves to it."""
         server = _server_of(server, port)
@@ -165,7 +173,7 @@ def _server_of(server: ServerSpec, port: int | None) -> ServerSpec:
         return normalize_server_spec(server)
     if not isinstance(server, str):
         raise TypeError("Server must be a string when passing port.")
-    return server, port
+    return normalize_server_spec((server, port))
 
 
 def _node_of(server: ServerSpec) -> str:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import servers
-from scripted import scripted, silent
+from scripted import request, scripted, silent
 
 from larder_cache.client import AsyncClient, Client, HashClient, PooledClient, RetryingClient
 
@@ -80,9 +81,11 @@ def test_the_locks_may_be_those_of_another_library(larderd: servers.Server) -> N
 
 def test_a_pool_is_bounded(larderd: servers.Server) -> None:
     with PooledClient(larderd.address, max_pool_size=1) as client:
-        client.client_pool.get()
+        busy = client.client_pool.get()
         with pytest.raises(RuntimeError, match="Too many objects"):
             client.get("a")
+        client.client_pool.release(busy)
+        assert client.version()
     with PooledClient(larderd.address, max_pool_size=1, pool_wait=20) as client:
         busy = client.client_pool.get()
         threading.Timer(0.2, client.client_pool.release, (busy,)).start()
@@ -101,6 +104,137 @@ def test_idle_connections_of_a_pool_are_closed(larderd: servers.Server) -> None:
         client.version()
         assert first.sock is None
         assert first not in client.client_pool.free
+
+
+class Interrupted(Exception):
+    """Raised as if by a signal handler."""
+
+
+def is_interrupted(moment: int, work: Callable[[], object]) -> bool:
+    """Runs `work`, and interrupts it when so many functions were called or have returned: Python
+    runs signal handlers at these moments. Returns false if `work` ends earlier."""
+    left = moment
+
+    def count(_frame: Any, event: str, _function: Any) -> None:
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise Interrupted
+
+    try:
+        sys.setprofile(count)
+        work()
+    except Interrupted:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+def interrupt_everywhere(work: Callable[[], object], check: Callable[[], object]) -> None:
+    """Interrupts `work` at each moment, and runs `check` afterwards."""
+    moment = 0
+    while is_interrupted(moment, work):
+        check()
+        moment += 1
+    assert moment > 10
+
+
+# A connection that an interrupted request has lost is closed by the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_an_interrupted_request_keeps_no_place_of_a_pool(readable: servers.Server) -> None:
+    with PooledClient(readable.address, max_pool_size=1, timeout=20) as client:
+        number = 0
+
+        def change_and_read() -> None:
+            client.set("a", b"%d" % number)
+            client.get("a")
+
+        def check() -> None:
+            nonlocal number
+            number += 1
+            client.set("a", b"%d" % number)
+            assert client.get("a") == b"%d" % number
+            assert client.version()
+            assert client.client_pool.used == ()
+            assert len(client.client_pool.free) == 1
+
+        interrupt_everywhere(change_and_read, check)
+        assert client.reads_memory
+        assert len(client._unordered) == 0
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_an_interrupted_wait_for_a_connection_keeps_no_place_of_a_pool(
+    larderd: servers.Server,
+) -> None:
+    options: dict[str, Any] = {"max_pool_size": 1, "pool_wait": 0.01, "pool_idle_timeout": 0.001}
+    with PooledClient(larderd.address, timeout=20, **options) as client:
+        pool = client.client_pool
+
+        def wait() -> None:
+            busy = pool.get()
+            with pytest.raises(RuntimeError, match="Too many objects, 1 >= 1"):
+                client.get("a")
+            pool.release(busy)
+
+        interrupt_everywhere(wait, client.version)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_an_interrupted_request_leaves_no_response_for_the_next_one() -> None:
+    def late(connection: socket.socket) -> None:
+        # Answers after the timeout of the client.
+        while key := request(connection)[4:5]:
+            time.sleep(0.06 if key == b"a" else 0)
+            connection.sendall(b"VALUE %b 0 1\r\n%b\r\nEND\r\n" % (key, key))
+
+    with scripted(late) as server, Client(server.path, local_reads=False) as client:
+
+        def time_out() -> None:
+            client.timeout = 0.02
+            with pytest.raises(TimeoutError):
+                client.get("a")
+
+        def check() -> None:
+            time.sleep(0.06)
+            client.timeout = 20
+            if client.sock is not None:
+                client.sock.settimeout(20)
+            assert client.get("b") == b"b"
+            client.close()
+
+        interrupt_everywhere(time_out, check)
+
+
+def test_a_pool_counts_only_objects_that_exist(larderd: servers.Server) -> None:
+    with PooledClient(larderd.address, max_pool_size=2) as client:
+        pool = client.client_pool
+        kept, lost = pool.get(), pool.get()
+        assert pool.used == (kept, lost)
+        with pytest.raises(RuntimeError, match="Too many objects, 2 >= 2"):
+            pool.get()
+        del lost
+        assert pool.used == (kept,)
+        another = pool.get()
+        with pytest.raises(RuntimeError, match="Too many objects, 2 >= 2"):
+            pool.get()
+        pool.release(another)
+        pool.release(kept)
+        assert pool.free == (another, kept)
+
+
+def test_threads_wait_for_connections_of_a_pool(larderd: servers.Server) -> None:
+    with PooledClient(larderd.address, max_pool_size=2, pool_wait=20) as client:
+        with ThreadPoolExecutor(8) as executor:
+            started = time.monotonic()
+            assert len(list(executor.map(lambda _: client.version(), range(2000)))) == 2000
+            # Threads continue as soon as a connection is free.
+            assert time.monotonic() - started < 15
+        assert len(client.client_pool.free) <= 2
+        assert client.client_pool.used == ()
 
 
 def in_child(work: Callable[[], None]) -> None:

@@ -10,6 +10,8 @@ import pytest
 import servers
 
 from larder_cache.client import (
+    AsyncClient,
+    AsyncHashClient,
     Client,
     HashClient,
     MemcacheClientError,
@@ -271,3 +273,40 @@ def test_servers_have_addresses_in_several_forms(larderd: servers.Server) -> Non
         assert client.version()
     with pytest.raises(ValueError, match="port 'x'"):
         Client("host:x")
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65_536, 70_000, 11_211 + 65_536])
+def test_ports_out_of_range_are_errors(port: int) -> None:
+    expected = f"the port {port}, expected a number from 1 to 65535"
+    for address in (f"host:{port}", f"[::1]:{port}", ("host", port), ("host", str(port))):
+        for client_class in (Client, PooledClient, AsyncClient):
+            with pytest.raises(ValueError, match=expected):
+                client_class(address)  # type: ignore[arg-type]
+        for several in (HashClient, AsyncHashClient):
+            with pytest.raises(ValueError, match=expected):
+                several([address])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=expected):
+        HashClient([]).add_server("host", port)
+
+
+def test_a_port_is_a_number() -> None:
+    for port in ("", "x", "1_1", " 1", None, 1.5, True):
+        with pytest.raises(ValueError, match="expected a number from 1 to 65535"):
+            Client(("host", port))  # type: ignore[arg-type]
+        if isinstance(port, str):
+            with pytest.raises(ValueError, match=f"the port '{port}', expected a number"):
+                Client(f"host:{port}")
+    assert Client("host:65535").server == ("host", 65_535)
+    for address in (("host", 65_535), ("host", "65535")):
+        assert Client(address).server == address  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Unsupported server specification"):
+        Client(("host",))  # type: ignore[arg-type]
+
+
+def test_several_servers_are_a_list() -> None:
+    for servers_class in (HashClient, AsyncHashClient):
+        for address in ("127.0.0.1:1", "", b"127.0.0.1:1", ("127.0.0.1", 1)):
+            with pytest.raises(TypeError, match=r"servers is b?[('].*, expected a list of servers"):
+                servers_class(address)  # type: ignore[arg-type]
+        assert list(servers_class(iter(["a:1", ("b", 2)])).clients) == ["a:1", "b:2"]
+        assert list(servers_class(("a:1", ("b", 2))).clients) == ["a:1", "b:2"]

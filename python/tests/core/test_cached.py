@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import pickle
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +149,12 @@ def test_the_prefix(cache: Cache) -> None:
     def area(width: int, height: int) -> int:
         return width * height
 
-    assert area.cache_key(2, 3) == b"area:i2;i3;"
-    with pytest.raises(ValueError, match="has 200 bytes, expected at most 100"):
-        cache.cached(prefix="x" * 200)(area)
+    assert area.cache_key(2, 3) == b"area:(i2;i3;"
+    for prefix, length in (("x" * 200, 200), ("", 0)):
+        with pytest.raises(ValueError, match=f"has {length} bytes, expected 1 to 100"):
+            cache.cached(prefix=prefix)(area)
+    with pytest.raises(TypeError, match="prefix is str or bytes, found 5"):
+        cache.cached(prefix=5)(area)  # type: ignore[call-overload]
 
     def function_with_a_long_name() -> None: ...
 
@@ -211,3 +216,86 @@ def test_exceptions_are_not_cached(cache: Cache) -> None:
             failing()
     assert failing() == 1
     assert failing.cache_info() == CacheInfo(hits=0, misses=3)
+
+
+def test_functions_whose_prefix_is_the_beginning_of_another(cache: Cache) -> None:
+    page = cache.cached(prefix="page", key=str)(lambda number: f"page {number}")
+    page_1 = cache.cached(prefix="page1", key=str)(lambda number: f"page1 {number}")
+    cache["page_of_another_program"] = 1
+    assert [page(12), page_1(2)] == ["page 12", "page1 2"]
+    assert page.cache_clear() == 1
+    assert page_1.cache_info() == CacheInfo(hits=0, misses=1)
+    page_1(2)
+    assert page_1.cache_info().hits == 1
+    assert "page_of_another_program" in cache
+
+
+def test_functions_without_a_name_need_a_prefix(cache: Cache) -> None:
+    for function in (lambda: 1, partial(pow, 2)):
+        with pytest.raises(ValueError, match="has no name of its own: pass prefix="):
+            cache.cached(function)
+        cache.cached(prefix="named")(function)
+
+
+def test_what_cannot_be_decorated(cache: Cache) -> None:
+    with pytest.raises(TypeError, match=r"decorates a function, found 60; .*cached\(ttl=60\)"):
+        cache.cached(60)  # type: ignore[call-overload]
+
+    def generator() -> Any:
+        yield 1
+
+    async def async_generator() -> Any:
+        yield 1
+
+    for function in (generator, async_generator):
+        with pytest.raises(TypeError, match="is a generator function"):
+            cache.cached(function)
+
+
+def test_a_cached_function_of_a_cached_function(cache: Cache) -> None:
+    calls = []
+    with Cache(memory="16M") as far:
+
+        @cache.cached(ttl=5)
+        @far.cached(ttl=60)
+        def function(number: int) -> int:
+            calls.append(number)
+            return number
+
+        assert [function(1), function(1), len(calls)] == [1, 1, 1]
+        assert function.cache_clear() == 1
+        assert len(far) == 1
+        function(1)
+        assert len(calls) == 1
+
+
+@pytest.mark.filterwarnings("ignore:the value is loaded again")
+def test_a_result_that_cannot_be_read_is_computed_again(path: Path) -> None:
+    with (
+        Cache(shared=path, serializer="json") as old,
+        Cache(shared=path, serializer="pickle") as new,
+    ):
+
+        def function() -> list[int]:
+            return [1]
+
+        assert old.cached(function)() == [1]
+        assert new.cached(function)() == [1]
+        assert new.cached(function)() == [1]
+        assert new[new.cached(function).cache_key()] == [1]
+        assert old.get_or_load("k", lambda: [1]) == [1]
+        with pytest.warns(RuntimeWarning, match="is loaded again: the value of b'k' was stored by"):
+            assert new.get_or_load("k", lambda: [2]) == [2]
+
+
+def double(number: int) -> int:
+    return number * 2
+
+
+module_cache = Cache(memory="4M")
+double = module_cache.cached(double)  # type: ignore[assignment]
+
+
+def test_a_cached_function_is_pickled_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(double)) is double
+    assert repr(double) == "<cached double>"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -504,9 +508,153 @@ def test_leases(cache: Cache) -> None:
     with cache.lease("k", 10) as held:  # type: ignore[union-attr]
         assert cache.lease("k", 10) is None
     assert held.release() is False
-    for seconds in (-1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="a lease takes a positive number of seconds"):
+    for seconds in (0, -1, float("nan"), float("inf"), 1e300):
+        with pytest.raises(ValueError, match="a lease takes a number of seconds above 0 and below"):
             cache.lease("k", seconds)
+
+
+def test_a_lease_ends_with_its_object(cache: Cache) -> None:
+    assert cache.lease("k", 60) is not None
+    gc.collect()
+    assert cache.lease("k", 60) is not None
+
+
+class Interrupt(Exception):
+    """Raised by a signal handler."""
+
+
+# pytest-timeout would use the same signal.
+@pytest.mark.timeout(60, method="thread")
+def test_a_signal_handler_that_raises_leaves_no_lease(cache: Cache) -> None:
+    """Timeouts of Celery and Ctrl-C raise exceptions between any two instructions."""
+
+    def raise_interrupt(*_: object) -> None:
+        raise Interrupt
+
+    def load_for_a_moment() -> None:
+        # Python ignores an exception in a destructor, so the loop may go on after the signal.
+        ends = time.monotonic() + 0.2
+        while time.monotonic() < ends:
+            for number in range(7):
+                cache.get_or_load(f"k{number}", lambda: "v")
+                cache.delete(f"k{number}")
+
+    before = signal.signal(signal.SIGALRM, raise_interrupt)
+    try:
+        for number in range(100):
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + number * 1e-5)
+            with contextlib.suppress(Interrupt):
+                load_for_a_moment()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            with ThreadPoolExecutor(1) as pool:
+                for key in range(7):
+                    cache.delete(f"k{key}")
+                    caller = pool.submit(partial(cache.get_or_load, f"k{key}", str))
+                    assert caller.result(timeout=2) == ""
+                    assert cache.get_or_load(f"k{key}", str) == ""
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_task_that_a_loader_starts_may_load_the_key_later(cache: Cache) -> None:
+    tasks = []
+
+    async def later() -> str:
+        await asyncio.sleep(0.1)
+        return await cache.get_or_load_async("k", lambda: asyncio.sleep(0, "later"))
+
+    async def loader() -> str:
+        tasks.append(asyncio.create_task(later()))
+        return "value"
+
+    async def main() -> str:
+        await cache.get_or_load_async("k", loader)
+        cache.delete("k")
+        return await tasks[0]
+
+    assert asyncio.run(main()) == "later"
+
+
+def test_a_synchronous_call_on_the_thread_of_the_leader(cache: Cache) -> None:
+    """It must not wait: the leader is a task of the loop that the call blocks."""
+
+    async def main() -> tuple[str, str]:
+        leader = asyncio.create_task(
+            cache.get_or_load_async("k", lambda: asyncio.sleep(0.2, "of the task"))
+        )
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        value = cache.get_or_load("k", lambda: "of the call")
+        assert time.monotonic() - began < 0.15
+        return value, await leader
+
+    assert asyncio.run(main()) == ("of the call", "of the task")
+
+
+def test_a_loop_that_ends_in_a_load_leaves_it_to_another_thread(cache: Cache) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def never() -> str:
+        begun.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(cache.get_or_load_async("k", never))
+        loop.run_until_complete(asyncio.sleep(0.2))
+        loop.close()
+        del task
+        gc.collect()
+        ended.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(10)
+    assert cache.get_or_load("k", lambda: "other", wait=20) == "other"
+    thread.join()
+    assert ended.is_set()
+
+
+def test_a_pop_during_a_load_wins_as_a_delete_does(cache: Cache) -> None:
+    def loader() -> str:
+        assert cache.pop("k", "absent") == "absent"
+        return "loaded"
+
+    assert cache.get_or_load("k", loader) == "loaded"
+    assert "k" not in cache
+
+
+def test_waiting_callers_do_not_lengthen_the_traceback(cache: Cache) -> None:
+    async def failing() -> str:
+        await asyncio.sleep(0.1)
+        raise ZeroDivisionError
+
+    async def main() -> list[Any]:
+        waiting = (cache.get_or_load_async("k", failing) for _ in range(300))
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    results = asyncio.run(main())
+    assert len(traceback.extract_tb(results[-1].__traceback__)) < 20
+
+
+def test_an_exception_is_not_kept_for_long(cache: Cache) -> None:
+    class Big:
+        pass
+
+    def failing() -> None:
+        big = Big()
+        references.append(weakref.ref(big))
+        raise ZeroDivisionError
+
+    references: list[weakref.ref[Big]] = []
+    with pytest.raises(ZeroDivisionError):
+        cache.get_or_load("k", failing)
+    time.sleep(2.1)
+    cache.get_or_load("other", lambda: 1)
+    gc.collect()
+    assert references[0]() is None
 
 
 KILLED = """

@@ -135,6 +135,16 @@ def test_append_and_prepend(cache: Cache) -> None:
         cache.append("k", 1)  # type: ignore[arg-type]
 
 
+def test_only_values_of_the_same_type_are_extended(cache: Cache) -> None:
+    cache.update({"text": "a", "bytes": b"a", "int": 1, "none": None})
+    assert cache.append("text", "ü")
+    assert cache["text"] == "aü"
+    for key, part in [("text", b"x"), ("bytes", "x"), ("int", "2"), ("int", b"2"), ("none", "x")]:
+        with pytest.raises(TypeError, match=f"the value of b'{key}' is not "):
+            cache.append(key, part)
+    assert dict(cache) == {"text": "aü", "bytes": b"a", "int": 1, "none": None}
+
+
 def test_compare_and_set(cache: Cache) -> None:
     assert cache.gets("k") is None
     assert cache.gets("k", "none") == "none"
@@ -162,14 +172,18 @@ def test_a_counter_that_another_program_stored_as_text(cache: Cache) -> None:
     cache["n"] = b"10"
     assert cache.incr("n") == 11
     assert cache.decr("n", 20) == 0, "memcached stops at 0"
+    cache["n"] = b"9223372036854775807"
+    assert cache.incr("n") == 2**63, "such a number has no sign"
 
 
 def test_counters_refuse_other_values(cache: Cache) -> None:
     from larder_cache import CounterError
 
-    cache["text"] = "x"
-    with pytest.raises(CounterError, match="not an int of 64 bits"):
-        cache.incr("text")
+    for value in ("x", "5", True, None, 1.5, b"x"):
+        cache["k"] = value
+        with pytest.raises(CounterError, match="the value of b'k' is not an int of 64 bits"):
+            cache.incr("k")
+        assert cache["k"] == value
     cache["large"] = 2**70
     with pytest.raises(CounterError):
         cache.incr("large")

@@ -258,7 +258,9 @@ while True:
         first = start(program, path)
         assert answer(first) == "stores\n"
         second = start(program, path)
+        assert second.stderr is not None
         assert answer(second).startswith("read this process can only read the cache: too many")
+        assert "RuntimeWarning: too many processes use the cache" in second.stderr.readline()
         first.kill()
         first.wait()
         deadline = time.monotonic() + 10
@@ -294,6 +296,47 @@ interpreters.run_string(interpreter, code)
     )
     assert "ImportError" in output.stdout, output.stdout + output.stderr
     assert output.returncode == 0
+
+
+CALLS = {
+    "cached": "f()\n    f.cache_clear()",
+    "key": "g(1)",
+    "json": "cache['k'] = {'a': [1] * 50}\n    cache['k']",
+    "many": "cache.get_many(f'k{number}' for number in range(100))",
+    "load": "cache.get_or_load('k', f.__wrapped__)\n    cache.delete('k')",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_interpreter_ends_while_the_cache_calls_python(call: str, start: Start) -> None:
+    program = f"""
+import threading, time
+from larder_cache import Cache
+
+cache = Cache(memory="16M", serializer="json")
+
+def slow(number=1):
+    time.sleep(0.0001)
+    return "x"
+
+@cache.cached
+def f():
+    return slow()
+
+@cache.cached(key=slow)
+def g(number):
+    return number
+
+def work():
+  while True:
+    {CALLS[call]}
+
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+"""
+    for _ in range(3):
+        output_of(start(program))
 
 
 def test_the_interpreter_ends_while_threads_use_the_cache(path: Path, start: Start) -> None:

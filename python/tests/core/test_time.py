@@ -77,6 +77,10 @@ def test_options_that_are_wrong() -> None:
         ({"memory": 0}, "memory is 0"),
         ({"memory": True}, "memory is True"),
         ({"item_max": "-1"}, "item_max is '-1'"),
+        ({"memory": "2T"}, "memory is '2T', expected a number of bytes up to 1T"),
+        ({"memory": 2**64}, "memory is 18446744073709551616"),
+        ({"processes": 0}, "processes is 0, expected 1 to 4096"),
+        ({"shared": ""}, "shared is empty, expected the path of a file"),
         ({"shared": "/dev/shm/x", "children": True}, "omit children=True"),
     ]:
         with pytest.raises(ValueError, match=message):

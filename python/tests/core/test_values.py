@@ -119,6 +119,8 @@ def test_a_serializer_of_the_program() -> None:
     with Cache(memory="16M", serializer=Upper()) as cache:
         cache["k"] = ["a"]
         assert cache["k"] == (b"k", b"['A']")
+    with pytest.raises(TypeError, match="is not a serializer: it has no tag, name, dumps, loads"):
+        Cache(serializer=object())  # type: ignore[arg-type]
     Upper.tag = 1
     with pytest.raises(TypeError, match="the tag of a serializer is a number up to 15"):
         Cache(serializer=Upper())
@@ -214,8 +216,11 @@ def test_exceptions_of_serializers_reach_the_caller(cache: Cache) -> None:
             cache["k"] = Value(lambda: 1 // 0)
         assert "k" not in cache
         cache["k"] = Value(lambda: b"stored")
-        with pytest.raises(ZeroDivisionError, match="stored"):
+        with pytest.raises(
+            SerializerError, match="b'k' cannot be decoded: ZeroDivisionE"
+        ) as raised:
             cache["k"]
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(
@@ -241,3 +246,11 @@ def test_encode_and_decode_agree() -> None:
     for value in PLAIN:
         data, flags = encode(value, b"k")
         assert decode(data, flags, b"k") == value
+
+
+def test_text_with_a_lone_surrogate_is_no_unicode(cache: Cache) -> None:
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        cache["k"] = "\ud800"
+    with Cache(memory="16M", serializer="pickle") as pickled:
+        pickled["k"] = "\ud800"
+        assert pickled["k"] == "\ud800"
