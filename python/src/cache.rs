@@ -130,8 +130,8 @@ impl CacheBase {
     }
 }
 
-/// Adds to a number that a program stored as plain text, as memcached does: such a number has 64 bits
-/// and no sign, and a decrement stops at 0.
+/// Adds to a number that a program stored as plain text, as memcached does: such a number has 64
+/// bits and no sign, and a decrement stops at 0.
 fn add_unsigned(cache: &Cache, key: &[u8], delta: i64) -> Result<Option<i128>, CountError> {
     if cache.try_peek(key)?.is_some_and(|meta| meta.flags != tag::STRING) {
         return Err(CountError::NotANumber);

@@ -53,8 +53,8 @@ impl CachedCall {
         Ok(key)
     }
 
-    /// Returns a fresh value, and counts the hit or the miss. A value that cannot be read is a miss:
-    /// the load replaces it.
+    /// Returns a fresh value, and counts the hit or the miss. A value that cannot be read is a
+    /// miss: the load replaces it.
     fn fresh<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = match self.cache.get().read_fresh(py, key, self.stale) {
             Err(error) if errors::SERIALIZER.is_class_of(py, &error)? => None,

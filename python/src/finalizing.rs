@@ -49,9 +49,9 @@ pub(crate) fn call<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let named = named.map_or(null_mut(), Bound::as_ptr);
     let function_of_python: unsafe extern "C" fn(_, _, _) -> _ = ffi::PyObject_Call;
-    // SAFETY: the two types differ only in the treatment of unwinding. PyO3 declares the function as
-    // if it never unwound, and the compiler would omit the destructor of the guard. It does not know
-    // which function the black box returns.
+    // SAFETY: the two types differ only in the treatment of unwinding. PyO3 declares the function
+    // as if it never unwound, and the compiler would omit the destructor of the guard. It does not
+    // know which function the black box returns.
     let function_of_python = unsafe {
         transmute::<unsafe extern "C" fn(_, _, _) -> _, CallFunction>(black_box(function_of_python))
     };

@@ -11,7 +11,7 @@
 //! | `cached.rs` | `CachedCall`, the function that `@cached` returns |
 //! | `load.rs` | leases, and loads in progress |
 //! | `walk.rs` | iterators |
-//! | `local.rs`, `ring.rs` | reads in a server's memory; the placement of keys on servers |
+//! | `client/` | reads in a server's memory; the placement of keys on servers |
 //! | `finalizing.rs` | calls of Python code while the interpreter may be ending |
 //! | `errors.rs` | errors of the library as exceptions of the package |
 //!
@@ -23,14 +23,13 @@
 mod arguments;
 mod cache;
 mod cached;
+mod client;
 mod errors;
 mod finalizing;
 mod key;
 mod load;
-mod local;
 mod place;
 mod read;
-mod ring;
 mod sink;
 mod ttl;
 mod value;
@@ -76,11 +75,11 @@ mod _larder {
     #[pymodule_export]
     use crate::cached::CachedCall;
     #[pymodule_export]
+    use crate::client::local::LocalReader;
+    #[pymodule_export]
+    use crate::client::ring::Ring;
+    #[pymodule_export]
     use crate::load::{Lease, Load};
-    #[pymodule_export]
-    use crate::local::LocalReader;
-    #[pymodule_export]
-    use crate::ring::Ring;
     #[pymodule_export]
     use crate::value::{decode, encode};
     #[pymodule_export]
