@@ -10,8 +10,8 @@ use crate::errors;
 use crate::ttl::deadline;
 use crate::value::encoded;
 
-/// The exclusive right to do something for a key, until `release`, its time, the end of the process,
-/// or the end of this object.
+/// The exclusive right to do something for a key, until `release`, its time, the end of the
+/// process, or the end of this object.
 #[pyclass(frozen, module = "larder_cache._larder")]
 pub(crate) struct Lease {
     cache: Cache,

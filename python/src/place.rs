@@ -86,8 +86,8 @@ impl Place {
     /// Opens the cache.
     ///
     /// # Errors
-    /// `OpenError`; `UntrustedError` if other users can write to the file. A cache that this process
-    /// can only read is a warning.
+    /// `OpenError`; `UntrustedError` if other users can write to the file. A cache that this
+    /// process can only read is a warning.
     pub(crate) fn open(
         py: Python<'_>,
         builder: Builder,
