@@ -7,6 +7,7 @@ bytes that have arrived: a length that the server announces is never trusted.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable
 from typing import Any
 
@@ -63,7 +64,7 @@ def unknown(line: bytes) -> MemcacheUnknownError:
     return MemcacheUnknownError(f"unexpected response {line[:32]!r}")
 
 
-class Reply:
+class Reply(ABC):
     """Parses one reply. `error` is set if the reply is complete and is an error."""
 
     # Most replies need only one call of `feed`, and leave these values as they are.
@@ -78,17 +79,17 @@ class Reply:
         """The number of bytes to receive next."""
         return RECV_BYTES
 
+    @abstractmethod
     def feed(self, data: bytes, pos: int) -> int:
         """Parses `data` from `pos` on. Returns the position after the reply, or -1 if the reply
         continues after `data`.
 
         Raises `MemcacheUnknownError` if the bytes are not a reply. The stream is then unusable.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> Any:
         """Returns the content of a complete reply. Raises `error` if it is set."""
-        raise NotImplementedError
 
     def _line(self, data: bytes, pos: int) -> tuple[bytes | None, int]:
         # Returns a line without its end, and the position after it.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 C = TypeVar("C")
 
 
-class SeveralServers(Picklable, Generic[C]):
+class SeveralServers(Picklable, ABC, Generic[C]):
     """Base class of `HashClient` and `AsyncHashClient`."""
 
     def __init__(
@@ -53,8 +54,9 @@ class SeveralServers(Picklable, Generic[C]):
         self._dead_clients: dict[Any, float] = {}
         forks.register(self)
 
+    @abstractmethod
     def _new_client(self, server: ServerSpec) -> C:
-        raise NotImplementedError
+        """Returns a client of one server."""
 
     def check_key(self, key: Key) -> bytes:
         """Returns the stored form of a key. See `Client.check_key`."""
