@@ -506,9 +506,6 @@ impl CacheBase {
         let Ok(time) = Duration::try_from_secs_f64(seconds) else {
             return Err(no_duration(seconds));
         };
-        if time.is_zero() {
-            return Err(no_duration(seconds));
-        }
         let (cache, key) = (self.place.cache(py)?, Key::of(key)?);
         let lease = cache.lease(&*key, time).map_err(|error| errors::store(py, error))?;
         Ok(lease.map(|lease| Lease::new(&cache, &key, lease)))
@@ -539,7 +536,7 @@ impl CacheBase {
 #[cold]
 fn no_duration(seconds: f64) -> PyErr {
     PyValueError::new_err(format!(
-        "a lease takes a number of seconds above 0 and below 2**64, found {seconds:e}"
+        "a lease takes a number of seconds from 0 to 2**64, found {seconds:e}"
     ))
 }
 

@@ -508,8 +508,8 @@ def test_leases(cache: Cache) -> None:
     with cache.lease("k", 10) as held:  # type: ignore[union-attr]
         assert cache.lease("k", 10) is None
     assert held.release() is False
-    for seconds in (0, -1, float("nan"), float("inf"), 1e300):
-        with pytest.raises(ValueError, match="a lease takes a number of seconds above 0 and below"):
+    for seconds in (-1, float("nan"), float("inf"), 1e300):
+        with pytest.raises(ValueError, match="a lease takes a number of seconds from 0 to"):
             cache.lease("k", seconds)
 
 
