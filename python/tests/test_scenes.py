@@ -60,7 +60,8 @@ class Stage:
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
-        self.lease: Any = None
+        # A lease ends with its object, so all are kept.
+        self.leases: list[Any] = []
 
     def play(self, step: dict[str, Any]) -> None:
         try:
@@ -179,11 +180,11 @@ class Stage:
         lease = self.cache.lease(self.key(step), step["ms"] / 1000)
         if lease is None:
             return "busy"
-        self.lease = lease
+        self.leases.append(lease)
         return "ok"
 
     def on_release(self, step: dict[str, Any]) -> str:
-        return "ok" if self.lease.release() else "missing"
+        return "ok" if self.leases[-1].release() else "missing"
 
     def on_reports(self, step: dict[str, Any]) -> str:
         # A Cache has no walk that returns only the sizes.
