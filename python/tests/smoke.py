@@ -49,7 +49,7 @@ def shared(path: Path) -> None:
         if child == 0:
             # Without cleanup of the parent's objects; the status reports a failure.
             try:
-                os._exit(0 if cache.append("greeting", b" from the child") else 1)
+                os._exit(0 if cache.append("greeting", " from the child") else 1)
             finally:
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
