@@ -205,6 +205,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | Non
 
 @pytest.mark.parametrize("scene", SCENES, ids=NAMES)
 def test_scene(scene: dict[str, Any], place: Path | None) -> None:
+    # The number of these scenes is asserted below.
     if reason := why_not(scene):
         pytest.skip(reason)
     with Cache(memory="8M", shared=place, cas=needs_tokens(scene)) as cache:

@@ -85,7 +85,7 @@ def test_killed_workers_do_not_disturb_the_others(
     # A killed worker answers no request, and takes at most one with it.
     assert len(load.failures) <= kills
     assert len(load.responses) > 50
-    # On a busy machine all workers may be starting. core/test_load.py bounds the time until another
-    # process takes a load over.
+    # On a busy machine all workers may be starting. core/test_load_processes.py bounds the time
+    # until another process takes a load over.
     assert load.longest_secs < 10
     assert len({page["pid"] for page in load.responses}) >= 4

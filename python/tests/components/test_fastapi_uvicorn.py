@@ -76,6 +76,6 @@ def test_killed_workers_do_not_disturb_the_others(
     # All requests in the event loop of a killed worker end with it.
     assert len(load.failures) <= kills * THREADS
     assert len(load.responses) > 50
-    # On a busy machine all workers may be starting. core/test_load.py bounds the time until another
-    # process takes a load over.
+    # On a busy machine all workers may be starting. core/test_load_processes.py bounds the time
+    # until another process takes a load over.
     assert load.longest_secs < 10

@@ -1,28 +1,13 @@
-# Sourced by the suites of this folder: SUITE.sh PYTHON [ARGUMENT...]. PYTHON has the packages of
-# requirements.txt and requirements-integrations.txt.
-set -euo pipefail
+# Sourced by the suites of this folder: SUITE.sh PYTHON [ARGUMENT...]. server.sh starts servers and
+# ends them. PYTHON has the packages of requirements.txt and requirements-integrations.txt.
+source "$(dirname "${BASH_SOURCE[0]}")/../../../conformance/clients/server.sh"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../../.." && pwd)
-target=${CARGO_TARGET_DIR:-$root/target}
 python=$(realpath --no-symlinks "$1")
 shift
-export LARDERD=${LARDERD:-$target/release/larderd}
 # PACKAGE is the folder that contains the package under test; if it is empty, the installed package
 # is tested.
 export PYTHONPATH=${PACKAGE-$root/python} PYTHONDONTWRITEBYTECODE=1
-
-folder=$(mktemp -d)
-pids=()
-clean_up() {
-    # The near cache, which started last, ends first. A process may have ended already.
-    for ((at = ${#pids[@]} - 1; at >= 0; at--)); do
-        kill "${pids[at]}" 2>/dev/null || true
-        wait "${pids[at]}" 2>/dev/null || true
-    done
-    rm -rf "$folder"
-}
-trap clean_up EXIT
 
 # Unpacks the source package of an installed package into $folder/source and changes to it: the
 # tests of a package are only there.
@@ -45,14 +30,13 @@ enter_source_of() {
 start_larderd() {
     local socket=$folder/$1.sock
     shift
-    "$LARDERD" -u "$(id -un)" -U 0 -t 2 -l "unix[readers]:$socket" "$@" &
+    "$larderd" -u "$(id -un)" -U 0 -t 2 -l "unix[readers]:$socket" "$@" &
     pids+=($!)
     for _ in {1..200}; do
         [ ! -S "$socket" ] || return 0
         sleep 0.05
     done
-    echo "larderd does not listen on $socket" >&2
-    exit 1
+    fail "larderd does not listen on $socket"
 }
 
 # Prints the counts of pytest's results in $folder/results.xml, and fails unless all tests passed
