@@ -1,8 +1,9 @@
 """The caches that the backends of other libraries have opened in this process.
 
-Applications make many backends for one file: Django makes one for each thread, and with asyncio for
-each task; dogpile.cache has regions. Each open file counts as one of the processes that can use it,
-so backends with the same options use the same `Cache`.
+Applications make many backends: Django makes one for each thread, and with asyncio for each task;
+dogpile.cache has regions. Backends with the same name and options use the same `Cache`: otherwise
+each backend of a cache without a file would have its own items, and a request would open a file
+again.
 """
 
 from __future__ import annotations
