@@ -130,7 +130,7 @@ class Failures:
 
 
 def _note_key(key: bytes) -> bytes:
-    return b"larder.failed." + hashlib.blake2b(key, digest_size=16).hexdigest().encode()
+    return b"larder.failed." + hashlib.sha256(key).hexdigest()[:32].encode()
 
 
 def _write_note(cache: Cache, key: bytes, failure: Failure) -> None:
