@@ -10,6 +10,7 @@ use crate::root;
 const EXTENSIONS: &[&str] = &[
     "3",
     "c",
+    "cjs",
     "cfg",
     "conf",
     "cpp",
@@ -27,6 +28,7 @@ const EXTENSIONS: &[&str] = &[
     "lua",
     "m4",
     "md",
+    "mjs",
     "mk",
     "mod",
     "mount",
@@ -48,6 +50,7 @@ const EXTENSIONS: &[&str] = &[
     "svg",
     "toml",
     "tpl",
+    "ts",
     "txt",
     "users",
     "yaml",
