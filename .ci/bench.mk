@@ -125,6 +125,15 @@ bench-python: build $(MEMCACHED) ## Caches of Python and our package, FLAGS="--r
 	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) PYTHONPATH=python \
 		$(BENCH_PYTHON)/bin/python python/bench/run.py $(FLAGS)
 
+# The floor is a native module with functions that do nothing.
+FLOOR := $(abspath $(or $(CARGO_TARGET_DIR),target))/node/floor.node
+bench-node: build $(MEMCACHED) ## Caches of Node and our package, FLAGS="--rounds 1", 8 min
+	cargo build --release --locked -p larder-node --features floor
+	mkdir -p $(dir $(FLOOR)) && cp $(BUILT)/liblarder_node.so $(FLOOR)
+	$(MAKE) --no-print-directory -C node
+	cd node/bench && npm ci --no-audit --no-fund --loglevel error
+	LARDERD=$(LARDERD) MEMCACHED=$(abspath $(MEMCACHED)) FLOOR=$(FLOOR) node node/bench/run.mjs $(FLAGS)
+
 bench-capacity: build $(MEMCACHED) ## Items held in equal memory, compared with memcached, 1 to 2 min
 	LARDERD=$(LARDERD) MEMCACHED=$(MEMCACHED) cargo bench -p larder-bench --bench capacity
 

@@ -56,7 +56,7 @@ pub(crate) fn open_local_reader(path: String, timeout: f64) -> AsyncTask<Connect
     AsyncTask::new(Connect { path: path.into(), timeout })
 }
 
-pub struct Connect {
+pub(crate) struct Connect {
     path: PathBuf,
     timeout: Duration,
 }

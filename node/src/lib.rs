@@ -12,6 +12,7 @@
 //! | `walk.rs` | iteration over keys |
 //! | `client.rs` | reads in a server's memory; the placement of keys on servers |
 //! | `errors.rs` | errors of the library as errors of JavaScript |
+//! | `floor.rs` | functions without a cache, for measurements |
 //!
 //! Most functions use napi-rs. `operations.rs`, `key.rs` and `value.rs` call Node-API directly: a
 //! get takes about as long as the conversions that napi-rs makes around it.
@@ -20,9 +21,13 @@
 //! whose waits are bounded. Only `LocalReader` waits for a server; it does that on a thread of
 //! libuv's pool.
 
+#![cfg_attr(test, allow(dead_code, reason = "napi-rs registers no functions in a test program"))]
+
 mod cache;
 mod client;
 mod errors;
+#[cfg(feature = "floor")]
+mod floor;
 mod key;
 mod load;
 mod operations;

@@ -181,7 +181,7 @@ impl<const COUNTED: bool> Operation for Get<COUNTED> {
             return Ok(null_mut());
         }
         // SAFETY: the get has initialised `length` bytes of the slab; nothing writes to them now.
-        let bytes = unsafe { slab[..length].assume_init_ref() };
+        let bytes = unsafe { std::slice::from_raw_parts(slab.as_ptr().cast::<u8>(), length) };
         // SAFETY: the caller guarantees the environment.
         if let Some(value) = unsafe { decoded(env, bytes, meta.flags)? } {
             return Ok(value);
