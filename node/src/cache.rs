@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder::signed::tag;
-use larder::{Builder, Cache, CountError, Deadline, Deletion, StoreMode, StoreRequest, Stored};
+use larder::{Builder, Cache, Deadline, Deletion};
 use napi::bindgen_prelude::{BigInt, Either, Env, Result};
 use napi_derive::napi;
 
@@ -168,29 +167,8 @@ impl NativeCache {
         secs: u32,
     ) -> Result<Option<Either<f64, BigInt>>> {
         self.with(env, |cache| {
-            let request = StoreRequest {
-                deadline: deadline(cache, secs),
-                flags: tag::LONG,
-                ..StoreRequest::new(&key.0, StoreMode::Add)
-            };
-            loop {
-                let counted = match cache.add_signed_if_present(&*key.0, delta) {
-                    Err(CountError::NotANumber) => add_unsigned(cache, &key.0, delta),
-                    counted => counted.map(|number| number.map(i128::from)),
-                };
-                if let Some(number) = counted.map_err(|error| Failure::count(&key.0, error))? {
-                    return Ok(Some(exact(number)));
-                }
-                let Some(initial) = initial else { return Ok(None) };
-                let Some(number) = initial.checked_add(delta) else {
-                    return Err(Failure::argument("a counter has 64 bits"));
-                };
-                let mut text = itoa::Buffer::new();
-                let stored = cache.store_counted(&request, text.format(number).as_bytes())?;
-                if matches!(stored, Stored::Stored { .. }) {
-                    return Ok(Some(exact(number.into())));
-                }
-            }
+            let added = larder_binding::add(cache, &key.0, delta, initial, deadline(cache, secs));
+            Ok(added.map_err(|error| Failure::add(&key.0, error))?.map(exact))
         })
     }
 
@@ -290,23 +268,6 @@ fn seconds_left(cache: &Cache, deadline: Deadline) -> f64 {
         Deadline::NEVER => -1.0,
         _ => deadline.0.saturating_sub(cache.now()).into(),
     }
-}
-
-/// Adds to a number that a program stored as plain text, as memcached does: such a number has 64
-/// bits and no sign, and a decrement stops at 0.
-fn add_unsigned(
-    cache: &Cache,
-    key: &[u8],
-    delta: i64,
-) -> std::result::Result<Option<i128>, CountError> {
-    if cache.try_peek(key)?.is_some_and(|meta| meta.flags != tag::STRING) {
-        return Err(CountError::NotANumber);
-    }
-    let changed = match delta {
-        0.. => cache.increment(key, delta.unsigned_abs()),
-        ..0 => cache.decrement(key, delta.unsigned_abs()),
-    };
-    Ok(changed?.map(i128::from))
 }
 
 /// Throws the error of an operation that needs cas tokens.

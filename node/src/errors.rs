@@ -3,7 +3,8 @@
 
 use std::fmt::Display;
 
-use larder::{ClientError, CountError, OpenError, Refusal, StoreError};
+use larder::{ClientError, CountError, Refusal, StoreError};
+use larder_binding::AddError;
 use napi::bindgen_prelude::{Error, Status};
 use napi::sys;
 
@@ -112,28 +113,15 @@ impl From<StoreError> for Failure {
 impl Failure {
     /// The error of a change of a counter.
     #[cold]
-    pub(crate) fn count(key: &[u8], error: CountError) -> Self {
+    pub(crate) fn add(key: &[u8], error: AddError) -> Self {
         match error {
-            CountError::Store(error) => error.into(),
-            CountError::NotANumber => Self::new(
+            AddError::Overflow => Self::argument(error),
+            AddError::Count(CountError::Store(error)) => error.into(),
+            AddError::Count(CountError::NotANumber) => Self::new(
                 Code::NotANumber,
                 format_args!("the value of '{}' is not an integer of 64 bits", key.escape_ascii()),
             ),
         }
-    }
-}
-
-impl From<OpenError> for Failure {
-    #[cold]
-    fn from(error: OpenError) -> Self {
-        Self::new(Code::Open, error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    #[cold]
-    fn from(error: std::io::Error) -> Self {
-        Self::new(Code::Open, error)
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use larder::signed::tag;
-use larder::{Builder, Cache, CountError, Deadline, Deletion, StoreMode, StoreRequest, Stored};
+use larder::{Builder, Cache, Deadline, Deletion, StoreMode, StoreRequest, Stored};
+use larder_binding::Writers;
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -13,7 +14,7 @@ use crate::errors;
 use crate::finalizing::next;
 use crate::key::Key;
 use crate::load::{Lease, Load};
-use crate::place::{Place, Writers};
+use crate::place::Place;
 use crate::read::{DETACHED_BYTES_MIN, is_fresh};
 use crate::ttl::{Ttl, deadline};
 use crate::value::{Serializer, encoded};
@@ -102,45 +103,13 @@ impl CacheBase {
         let py = key.py();
         let name = Key::of(key)?;
         let cache = self.place.cache(py)?;
-        let request = StoreRequest {
-            deadline: self.deadline(&cache, ttl),
-            flags: tag::LONG,
-            ..StoreRequest::new(&name, StoreMode::Add)
-        };
-        loop {
-            let counted = match cache.add_signed_if_present(&*name, delta) {
-                Err(CountError::NotANumber) => add_unsigned(&cache, &name, delta),
-                counted => counted.map(|number| number.map(i128::from)),
-            };
-            if let Some(number) = counted.map_err(|error| errors::count(py, &name, error))? {
-                return Ok(number);
-            }
-            let Some(initial) = initial else {
-                return Err(PyKeyError::new_err(key.clone().unbind()));
-            };
-            let Some(number) = initial.checked_add(delta) else {
-                return Err(PyOverflowError::new_err("a counter is an int of 64 bits"));
-            };
-            let mut text = itoa::Buffer::new();
-            let stored = stored(py, &cache, &request, text.format(number).as_bytes())?;
-            if matches!(stored, Stored::Stored { .. }) {
-                return Ok(number.into());
-            }
+        let deadline = self.deadline(&cache, ttl);
+        let added = larder_binding::add(&cache, &name, delta, initial, deadline);
+        match added.map_err(|error| errors::add(py, &name, error))? {
+            Some(number) => Ok(number),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
         }
     }
-}
-
-/// Adds to a number that a program stored as plain text, as memcached does: such a number has 64
-/// bits and no sign, and a decrement stops at 0.
-fn add_unsigned(cache: &Cache, key: &[u8], delta: i64) -> Result<Option<i128>, CountError> {
-    if cache.try_peek(key)?.is_some_and(|meta| meta.flags != tag::STRING) {
-        return Err(CountError::NotANumber);
-    }
-    let changed = match delta {
-        0.. => cache.increment(key, delta.unsigned_abs()),
-        ..0 => cache.decrement(key, delta.unsigned_abs()),
-    };
-    Ok(changed?.map(i128::from))
 }
 
 /// Stores bytes; releases the GIL for many.

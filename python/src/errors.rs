@@ -1,7 +1,8 @@
 //! Errors of the library as exceptions of `larder_cache._errors`.
 
-use larder::{ClientError, CountError, OpenError, Refusal, StoreError};
-use pyo3::exceptions::PyValueError;
+use larder::{ClientError, CountError, Refusal, StoreError};
+use larder_binding::AddError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -64,20 +65,15 @@ pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
 
 /// Returns the exception for a failed change of a counter.
 #[cold]
-pub(crate) fn count(py: Python<'_>, key: &[u8], error: CountError) -> PyErr {
+pub(crate) fn add(py: Python<'_>, key: &[u8], error: AddError) -> PyErr {
     match error {
-        CountError::Store(error) => store(py, error),
-        CountError::NotANumber => {
+        AddError::Overflow => PyOverflowError::new_err("a counter is an int of 64 bits"),
+        AddError::Count(CountError::Store(error)) => store(py, error),
+        AddError::Count(CountError::NotANumber) => {
             let key = key.escape_ascii();
             COUNTER.with(py, format_args!("the value of b'{key}' is not an int of 64 bits"))
         }
     }
-}
-
-/// Returns the exception for a cache that cannot be opened.
-#[cold]
-pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
-    OPEN.with(py, error)
 }
 
 /// Returns the exception for a failed request to a server.
