@@ -30,6 +30,7 @@ export interface Operations {
     get(key: Key): unknown;
     look(key: Key): unknown;
     getInto(key: Key, room: Uint8Array): void;
+    prefetch(...keys: Key[]): void;
     store(key: Key, value: unknown, ttlSecs: number, how: number, token?: bigint): Answer;
     has(key: Key): boolean;
     delete(key: Key): boolean;

@@ -24,7 +24,7 @@ pub(crate) struct KeyRoom([MaybeUninit<u8>; ROOM]);
 
 impl KeyRoom {
     #[inline]
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self([MaybeUninit::uninit(); ROOM])
     }
 

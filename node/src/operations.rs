@@ -31,6 +31,9 @@ type Arguments = [sys::napi_value; ARGUMENTS_MAX];
 
 const ARGUMENTS_MAX: usize = 5;
 
+/// How many keys `prefetch` takes. `lib/cache.ts` has the same number.
+const KEYS_AT_ONCE: usize = 16;
+
 /// The results of `store`. `lib/native.ts` has the same numbers.
 const NOT_STORED: i32 = 0;
 const STORED: i32 = 1;
@@ -56,11 +59,12 @@ pub(crate) unsafe fn object(
     place: &Arc<Place>,
     memory: &Rc<Memory>,
 ) -> Result<Raw> {
-    let functions: [(&std::ffi::CStr, sys::napi_callback); 6] = [
+    let functions: [(&std::ffi::CStr, sys::napi_callback); 7] = [
         (c"get", Some(called::<Get<true>>)),
         (c"look", Some(called::<Get<false>>)),
         (c"getInto", Some(called::<GetInto>)),
         (c"store", Some(called::<Store>)),
+        (c"prefetch", Some(prefetch)),
         (c"has", Some(called::<Has>)),
         (c"delete", Some(called::<Delete>)),
     ];
@@ -133,20 +137,49 @@ unsafe extern "C" fn called<O: Operation>(
         sys::napi_get_cb_info(env, info, &raw mut count, values, this, &raw mut data);
         &*data.cast::<Target>()
     };
-    // A panic must not unwind into Node.
     // SAFETY: as above.
-    let run = || unsafe { O::run(env, target, &arguments) };
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(value)) => value,
-        Ok(Err(failure)) => {
-            failure.throw(env);
-            null_mut()
+    guarded(env, || unsafe { O::run(env, target, &arguments) })
+}
+
+/// Returns the result of an operation to Node, or throws its error. A panic must not unwind into
+/// Node.
+#[inline]
+fn guarded(env: sys::napi_env, run: impl FnOnce() -> Answer) -> sys::napi_value {
+    let failure = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(value)) => return value,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::bug(),
+    };
+    failure.throw(env);
+    null_mut()
+}
+
+/// `prefetch(key, …)` of up to 16 keys: loads the memory of their items into the processor's caches.
+/// A program calls it before operations on several keys, so that their cache misses overlap.
+unsafe extern "C" fn prefetch(
+    env: sys::napi_env,
+    info: sys::napi_callback_info,
+) -> sys::napi_value {
+    let mut arguments = [null_mut(); KEYS_AT_ONCE];
+    let (mut count, mut data) = (KEYS_AT_ONCE, null_mut());
+    // SAFETY: Node passes the environment and the information. The data is that of `function`, and
+    // lives as long as the function that is called.
+    let target = unsafe {
+        let (values, this) = (arguments.as_mut_ptr(), null_mut());
+        sys::napi_get_cb_info(env, info, &raw mut count, values, this, &raw mut data);
+        &*data.cast::<Target>()
+    };
+    guarded(env, || {
+        let mut rooms = [const { KeyRoom::new() }; KEYS_AT_ONCE];
+        let mut keys: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
+        let count = count.min(KEYS_AT_ONCE);
+        for (index, room) in rooms.iter_mut().take(count).enumerate() {
+            // SAFETY: as above.
+            keys[index] = unsafe { room.read(env, arguments[index])? };
         }
-        Err(_) => {
-            Failure::bug().throw(env);
-            null_mut()
-        }
-    }
+        target.place.cache(env)?.prefetch(keys[..count].iter().copied());
+        Ok(null_mut())
+    })
 }
 
 /// `get(key)` and `look(key)`: returns a value, or undefined and a report in the scratch memory.
