@@ -192,10 +192,10 @@ export class Loads<V> {
             const found = this.#look(key, options.staleSecs);
             if (!found) return await this.#run(leader, key, load, options);
             if (!found.isFresh) this.#refresh(leader, key, load, options);
-            else leader.end();
+            else this.#end(leader);
             return found.value;
         } catch (error) {
-            if (leader) leader.end();
+            if (leader) this.#end(leader);
             else lease?.release();
             throw error;
         }
@@ -236,9 +236,13 @@ export class Loads<V> {
             throw error;
         } finally {
             aborted.dispose();
-            if (this.#leaders.get(leader.id) === leader) this.#leaders.delete(leader.id);
-            leader.end();
+            this.#end(leader);
         }
+    }
+
+    #end(leader: Leader): void {
+        if (this.#leaders.get(leader.id) === leader) this.#leaders.delete(leader.id);
+        leader.end();
     }
 
     #store(load: NativeLoad, value: V, secs: number): void {
