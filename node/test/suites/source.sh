@@ -29,7 +29,8 @@ enter_suite() {
         npm install --save-exact --no-audit --no-fund --loglevel error "$@"
         echo "$*" >installed
     fi
-    ln -sfn "$package" node_modules/larder-cache
+    rm -rf node_modules/larder-cache
+    ln -s "$package" node_modules/larder-cache
 }
 
 # Runs vitest, and prints "NAME: N passed, M failed": conclude_vitest NAME [ARGUMENT of vitest...].

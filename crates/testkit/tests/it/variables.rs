@@ -49,6 +49,7 @@ const DESCRIBED_ELSEWHERE: &[&str] = &[
 const SET_FOR_A_CHILD: &[&str] = &[
     "CACHESERVER",
     "CONTRADICTIONS",
+    "COUNTER",
     "FOLDER",
     "LARDERD_STEPS",
     "LARDERTEST_SOCKET",
