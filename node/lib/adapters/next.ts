@@ -35,9 +35,9 @@ export interface NextEntry {
 /** A page, the response of a route, a redirect, an image or the result of a `fetch`. */
 export interface NextValue {
     kind: string;
-    headers?: Record<string, undefined | string | string[]>;
+    headers?: Record<string, unknown>;
     tags?: string[];
-    [name: string]: unknown;
+    revalidate?: number;
 }
 
 /** What Next.js passes with a key: `kind` is `'FETCH'` for a result of `fetch`. */
@@ -85,11 +85,8 @@ interface Opened {
     prefix: string;
 }
 
-/** One process refreshes a page. After this time another one tries it. */
+/** One process refreshes a page, and others return the old one. After this time another tries. */
 const REFRESH_MILLIS = 10_000;
-
-/** Other processes return the old page, and look again after this time. */
-const WAIT_MILLIS = 1000;
 
 const TAGS_HEADER = 'x-next-cache-tags';
 
@@ -134,9 +131,9 @@ export function cacheHandler(options: NextOptions = {}): new (context?: {
             if (state === 'fresh' && millis <= millisFresh(entry)) return entry;
             // A page that is rendered with an old result of fetch would be as old.
             if (context.kind === 'FETCH') return outdated(entry);
-            return cache.add(refreshName(name), true, REFRESH_MILLIS)
-                ? outdated(entry)
-                : aged(entry, millisFresh(entry) - WAIT_MILLIS);
+            if (cache.add(refreshName(name), true, REFRESH_MILLIS)) return outdated(entry);
+            // Next.js must not find by its own times that the entry is old.
+            return aged(entry, 0);
         }
 
         async set(key: string, value: NextValue | null, context: NextContext = {}): Promise<void> {
@@ -247,7 +244,7 @@ function buildOf(serverDistDir: string | undefined): string {
 
 /** Returns the time after which Next.js refreshes an entry: `Infinity` for never. */
 function millisFresh({ value, cacheControl }: NextEntry): number {
-    const secs = value?.kind === 'FETCH' ? value['revalidate'] : cacheControl?.revalidate;
+    const secs = value?.kind === 'FETCH' ? value.revalidate : cacheControl?.revalidate;
     return typeof secs === 'number' && secs > 0 ? secs * 1000 : Infinity;
 }
 
@@ -263,7 +260,7 @@ function outdated(entry: NextEntry): NextEntry {
 
 /** Returns an entry that was made so many milliseconds ago. */
 function aged(entry: NextEntry, millis: number): NextEntry {
-    return { ...entry, lastModified: Date.now() - (millis === Infinity ? 0 : Math.max(millis, 0)) };
+    return { ...entry, lastModified: Date.now() - millis };
 }
 
 /** Returns the key that is present while a process refreshes a page. */

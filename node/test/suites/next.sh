@@ -4,8 +4,8 @@
 # and `make all`.
 source "$(dirname "$0")/source.sh"
 
-enter_suite next next@16.4.6 react@19.3.1 react-dom@19.3.1
-rm -rf app .next tests
+enter_suite next next@16.4.6 react@19.3.1 react-dom@19.3.1 @types/node@22.20.7 @types/react@19.2.7
+rm -rf app .next tests types
 cp -r "$here/next/." .
 cp "$package"/examples/next/{cache-handler.cjs,use-cache.cjs} .
 cp "$package/examples/next/next.config.mjs" example.config.mjs
@@ -14,6 +14,7 @@ rm node_modules/larder-cache
 mkdir node_modules/larder-cache
 cp -r "$package"/{package.json,dist,larder.node} node_modules/larder-cache/
 export CACHE=$FOLDER/site.larder NEXT_TELEMETRY_DISABLED=1
+"$package/node_modules/.bin/tsc" --project types
 node_modules/.bin/next build
 [ ! -e "$CACHE" ] || { echo "next build has created $CACHE" >&2; exit 1; }
 node --test --test-reporter=tap tests/ | tee "$FOLDER/results"
