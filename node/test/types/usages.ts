@@ -8,6 +8,7 @@ import Keyv from 'keyv';
 import { Cache, type CacheOptions, isLarderError, type Key } from 'larder-cache';
 import { KeyvLarder } from 'larder-cache/keyv';
 import { cacheHandler, useCacheHandler } from 'larder-cache/next';
+import { type SessionStore, sessionStore } from 'larder-cache/session';
 
 interface User {
     name: string;
@@ -63,3 +64,8 @@ new KeyvLarder('redis://127.0.0.1');
 export const Handler = cacheHandler({ shared: '/dev/shm/usages.larder', prefix: 'site:' });
 export const handler = new Handler();
 export const useCache = useCacheHandler({ cache: new Cache(), tagMemory: '1M' });
+
+declare const sessionModule: { Store: new () => object };
+export const sessions: SessionStore = sessionStore(sessionModule, { memory: '64M', ttl: 60_000 });
+// @ts-expect-error The first argument is the module express-session.
+sessionStore({ memory: '64M' });
