@@ -20,6 +20,8 @@ export interface KeyvBackend {
     has?(key: string): Eventually<boolean>;
     removePrefix?(prefix: string): Eventually<unknown>;
     clear?(): Eventually<unknown>;
+    /** The `clear` of clients. */
+    flush?(): Eventually<unknown>;
     keys?(prefix: string): Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>;
     close(): Eventually<unknown>;
 }
@@ -156,6 +158,7 @@ export class KeyvLarder extends EventEmitter {
         await this.#guarded(undefined, async () => {
             const { cache } = this;
             if (this.#prefix === '' && cache.clear !== undefined) await cache.clear();
+            else if (this.#prefix === '' && cache.flush !== undefined) await cache.flush();
             else if (cache.removePrefix !== undefined) await cache.removePrefix(this.#prefix);
             else throw unable('remove the items of a namespace');
         });

@@ -16,7 +16,10 @@ const shared = join(folder, 'sessions.larder');
 const servers = [];
 
 after(() => {
-    for (const server of servers) server.close().closeAllConnections();
+    for (const server of servers) {
+        server.close();
+        server.closeAllConnections();
+    }
     rmSync(folder, { recursive: true, force: true });
 });
 
