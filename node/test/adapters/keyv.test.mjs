@@ -150,6 +150,10 @@ test('a client with promises is a store', async () => {
     assert.equal(await keyv.delete('key'), true);
     await keyv.clear();
     assert.match(errors[0].message, /cannot remove the items of a namespace/);
+    const whole = new KeyvLarder({ ...client(cache), flush: async () => cache.clear() });
+    await whole.set('key', 'value');
+    await whole.clear();
+    assert.equal(await whole.get('key'), undefined);
 });
 
 test('wrong arguments are named', () => {
