@@ -47,7 +47,7 @@ check: ## Checks format, clippy and tests of everything changed since main: 60 s
 # by accident.
 IF_CI_UNCHANGED := $(if $(filter true,$(CI)),.ci/unchanged)
 test: ## Runs everything that CI needs: 46 min after `make setup`, with a cold cache on two cores
-	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit c,clients,go,models+php,python,readme
+	@$(IF_CI_UNCHANGED) .ci/stages setup lint+build unit c,clients,go,models+php,python,node,readme
 
 verify: $(if $(filter list,$(ONLY)),list-proofs,run-proofs) ## Runs the long proofs, about 4 h; ONLY="crash storm" runs these, ONLY=list lists them
 
@@ -93,7 +93,7 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
 # With the same packages, cargo reuses the results of `build` for the library.
-c go php python readme: export BUILT_PACKAGES := larder-server larder-cli larder-capi
+c go php python node readme: export BUILT_PACKAGES := larder-server larder-cli larder-capi
 
 c: build ## Installs the library for C and builds a program with it
 	c/tests/install.sh
@@ -106,6 +106,9 @@ php: build ## Tests the PHP extensions with Debian's PHP, also with APCu's own s
 
 python: build ## Tests the Python package, its types and its format, with Debian's Python
 	$(MAKE) --no-print-directory -C python test
+
+node: build ## Tests the Node package and its types
+	$(MAKE) --no-print-directory -C node test
 
 readme: build ## Runs the commands of README.md and of the quick pages of docs/ in an empty home
 	.ci/book/test_book.py

@@ -21,6 +21,8 @@ libmemcached-dev                echo '#include <libmemcached/memcached.h>' | cc 
 libmemcached-tools              command -v memccapable
 memcached                       test -x /usr/bin/memcached
 nginx-light
+nodejs                          command -v node
+npm                             command -v npm
 perl                            perl -e 'use Test::More'
 php-cache-integration-tests
 php-psr-cache
@@ -56,8 +58,6 @@ maven                           command -v mvn
 mariadb-server-core
 mediawiki
 musl-tools                      command -v musl-gcc
-nodejs                          command -v node
-npm                             command -v npm
 nutcracker
 php-doctrine-cache
 php-illuminate-cache
