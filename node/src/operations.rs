@@ -154,8 +154,8 @@ fn guarded(env: sys::napi_env, run: impl FnOnce() -> Answer) -> sys::napi_value 
     null_mut()
 }
 
-/// `prefetch(key, …)` of up to 16 keys: loads the memory of their items into the processor's caches.
-/// A program calls it before operations on several keys, so that their cache misses overlap.
+/// `prefetch(key, …)` of up to 16 keys: loads the memory of their items into the processor's
+/// caches. A program calls it before operations on several keys: their cache misses then overlap.
 unsafe extern "C" fn prefetch(
     env: sys::napi_env,
     info: sys::napi_callback_info,

@@ -17,7 +17,7 @@ use crate::key::{bytes_of_array, contains_replacement, is_well_formed};
 const ROOM: usize = 4096;
 
 /// The integers that a number of JavaScript represents exactly: up to 2^53 - 1.
-const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
+const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 
 /// How `lib/` wants a value to be stored.
 #[derive(Clone, Copy)]
@@ -159,7 +159,7 @@ unsafe fn with_scalar<T>(
 fn with_number<T>(number: f64, f: impl FnOnce(&[u8], u32) -> T) -> T {
     let integer = number as i64;
     let is_integer = integer as f64 == number
-        && integer.abs() <= SAFE_INTEGER_MAX
+        && integer.unsigned_abs() <= SAFE_INTEGER_MAX
         && !(integer == 0 && number.is_sign_negative());
     if is_integer {
         return f(itoa::Buffer::new().format(integer).as_bytes(), tag::LONG);
@@ -250,7 +250,7 @@ unsafe fn integer(
     // SAFETY: the caller guarantees the environment.
     unsafe {
         if let Ok(number) = i64::try_from(number) {
-            if number.abs() <= SAFE_INTEGER_MAX {
+            if number.unsigned_abs() <= SAFE_INTEGER_MAX {
                 return Ok(sys::napi_create_double(env, number as f64, value));
             }
             return Ok(sys::napi_create_bigint_int64(env, number, value));
