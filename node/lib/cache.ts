@@ -3,8 +3,8 @@
 import { isUtf8 } from 'node:buffer';
 import { resolve } from 'node:path';
 
-import { bytesOf, nativeKey, ownBytes } from './bytes';
-import { codecOf, decoded, encoded, type Codec, Tag } from './codec';
+import { bytesOf, nativeKey, nativePrefix } from './bytes';
+import { codecOf, decoded, encoded, json, type Codec, Tag } from './codec';
 import { failure, isLarderError, shown, wrongType, wrongValue } from './errors';
 import { Lease } from './lease';
 import { Loads, type LoadContext, type LoadOptions } from './load';
@@ -51,6 +51,12 @@ export interface MemoryUsage {
 }
 
 const PROCESSES_MAX = 4096;
+
+/** Longer times of a load have no effect: 34 years, and a month. */
+const STALE_SECS_MAX = 2 ** 30;
+const LEASE_MILLIS_MAX = 30 * 24 * 3_600_000;
+
+const TOKEN_MAX = 2n ** 64n - 1n;
 
 /** How many keys an iterator takes from the native module at once. */
 const KEYS_AT_ONCE = 64;
@@ -144,8 +150,9 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
     /** Returns a value and its cas token, for `compareAndSet`; undefined if the key is absent. */
     getWithToken(key: Key): { value: V; token: bigint } | undefined {
         this.#checkTokens();
-        const value = this.get(key);
-        return value === undefined ? undefined : { value, token: scratch.cas };
+        let token = 0n;
+        const value = this.#getNoting(key, () => (token = scratch.cas));
+        return value === undefined ? undefined : { value, token };
     }
 
     /** Returns the values of several keys as a Map, without the keys that are absent. */
@@ -199,7 +206,9 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
      */
     compareAndSet(key: Key, value: V, token: bigint, ttl?: number): boolean | undefined {
         this.#checkTokens();
-        if (typeof token !== 'bigint') throw wrongType(`a token is a bigint, found ${shown(token)}`);
+        if (typeof token !== 'bigint' || token < 0n || token > TOKEN_MAX) {
+            throw wrongType(`a token is a bigint of getWithToken, found ${shown(token)}`);
+        }
         const answer = this.#store(key, value, ttl, Mode.set, token);
         return answer === Answer.absent ? undefined : answer === Answer.stored;
     }
@@ -239,13 +248,14 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
      */
     pop(key: Key): V | undefined {
         for (;;) {
-            const value = this.get(key);
+            let token = 0n;
+            const value = this.#getNoting(key, () => (token = scratch.cas));
             if (value === undefined) {
                 // As any delete, this also ends a load of the key that is in progress.
                 this.delete(key);
                 return undefined;
             }
-            const removed = this.#native.deleteIf(nativeKey(key), scratch.cas);
+            const removed = this.#native.deleteIf(nativeKey(key), token);
             if (removed !== null) return removed ? value : undefined;
         }
     }
@@ -299,7 +309,8 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
         delta = 1,
         options: { initial?: number | null; ttl?: number } = {},
     ): number | bigint | undefined {
-        return this.increment(key, -delta, { initial: 0, ...options });
+        // The negative number of a string or an object would be a number.
+        return this.increment(key, typeof delta === 'number' ? -delta : delta, { initial: 0, ...options });
     }
 
     /**
@@ -325,13 +336,16 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
         load: (context: LoadContext) => T | PromiseLike<T>,
         options: LoadOptions = {},
     ): Promise<T> {
-        const { stale = 0, lease = 60_000, wait = lease } = options;
+        const { stale = 0, lease = 60_000, wait = lease, signal } = options;
         if (typeof load !== 'function') throw wrongType(`wrap takes a key, a ttl and a function, found ${shown(load)}`);
+        if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
+            throw wrongType(`signal is an AbortSignal, found ${shown(signal)}`);
+        }
         return this.#loads.load<T>(nativeKey(key), load, {
             ...options,
             ttlSecs: this.#secsOf(ttl),
-            staleSecs: Math.ceil(millisOf(stale, 'stale') / 1000),
-            lease: millisOf(lease, 'lease', 1),
+            staleSecs: Math.min(Math.ceil(millisOf(stale, 'stale') / 1000), STALE_SECS_MAX),
+            lease: Math.min(millisOf(lease, 'lease', 1), LEASE_MILLIS_MAX),
             wait: millisOf(wait, 'wait'),
         });
     }
@@ -347,7 +361,7 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
 
     /** Removes all items whose keys begin with `prefix`, and returns their number. */
     removePrefix(prefix: Key): number {
-        return this.#native.removePrefix(typeof prefix === 'string' ? prefix : nativeKey(prefix));
+        return this.#native.removePrefix(nativePrefix(prefix));
     }
 
     /** Removes all items. */
@@ -355,7 +369,7 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
         this.#native.clear();
     }
 
-    /** The number of items. */
+    /** The number of items. Expired and cleared ones count until their memory is used again. */
     get size(): number {
         return this.#native.size();
     }
@@ -366,7 +380,7 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
      * key that is no text is returned as a Buffer.
      */
     *keys(prefix: Key = ''): IterableIterator<string | Buffer> {
-        const walk = this.#native.walk(typeof prefix === 'string' ? prefix : ownBytes(prefix));
+        const walk = this.#native.walk(nativePrefix(prefix));
         for (let keys = walk.next(KEYS_AT_ONCE); keys.length > 0; keys = walk.next(KEYS_AT_ONCE)) {
             yield* keys;
         }
@@ -429,8 +443,21 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
         return 'Cache';
     }
 
+    /**
+     * Same as `get`. Calls `note` after the item was found, and before a codec decodes its value: a
+     * codec may use the cache, and then the scratch memory describes another item.
+     */
+    #getNoting(key: Key, note: (() => void) | undefined): V | undefined {
+        const name = nativeKey(key);
+        if (slab.length === 0) renewSlab();
+        const value = this.#operations.get(name);
+        if (value === undefined) return this.#reported(name, note) as V | undefined;
+        note?.();
+        return value as V;
+    }
+
     /** Returns the value that the last native read has reported. */
-    #reported(key: Key): unknown {
+    #reported(key: Key, note?: () => void): unknown {
         switch (report[Report.kind]) {
             case Found.nothing:
                 return undefined;
@@ -438,22 +465,29 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
                 const at = report[Report.at]!;
                 const flags = report[Report.flags]!;
                 const bytes = slab.subarray(at, at + report[Report.length]!);
-                return flags === Tag.bytes ? bytes : decoded(this.codec, bytes, flags);
+                note?.();
+                if (flags === Tag.bytes) return bytes;
+                // The native module keeps no bytes of JSON in the slab, but a codec may.
+                const isLent = flags === Tag.json && this.codec !== json;
+                return decoded(this.codec, isLent ? Buffer.from(bytes) : bytes, flags);
             }
             default:
-                return this.#unpooled(key);
+                return this.#unpooled(key, note);
         }
     }
 
     /** Reads a value for which the slab had no room. */
-    #unpooled(key: Key): unknown {
+    #unpooled(key: Key, note?: () => void): unknown {
         for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
             const length = report[Report.length]!;
             if (length <= POOLED_BYTES_MAX) {
                 renewSlab();
                 const value = this.#operations.look(key);
-                if (value !== undefined) return value;
-                if (report[Report.kind] !== Found.tooLong) return this.#reported(key);
+                if (value !== undefined) {
+                    note?.();
+                    return value;
+                }
+                if (report[Report.kind] !== Found.tooLong) return this.#reported(key, note);
                 continue;
             }
             const room = Buffer.allocUnsafeSlow(length);
@@ -461,6 +495,7 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
             if (report[Report.kind] === Found.nothing) return undefined;
             // Another process may have stored a longer value since.
             if (report[Report.kind] === Found.copied) {
+                note?.();
                 const bytes = room.subarray(0, report[Report.length]);
                 return decodedLong(this.codec, bytes, report[Report.flags]!);
             }
@@ -470,9 +505,10 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
 
     /** Reads a value, and says whether it has more than `staleSecs` seconds left. */
     #look(key: Key, staleSecs: number): { value: V; isFresh: boolean } | undefined {
-        const value = this.get(key);
+        let left = -1;
+        const note = staleSecs === 0 ? undefined : () => (left = this.#native.secondsLeft(scratch));
+        const value = this.#getNoting(key, note);
         if (value === undefined) return undefined;
-        const left = staleSecs === 0 ? -1 : this.#native.secondsLeft(scratch);
         return { value, isFresh: left < 0 || left > staleSecs };
     }
 
@@ -494,7 +530,9 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
 
     #storeEncoded(key: Key, value: V, secs: number, mode: Mode, token?: bigint): Answer {
         const bytes = encoded(this.codec, value);
-        return this.#operations.store(key, bytes, secs, how(mode, this.codec!.tag), token);
+        const answer = this.#operations.store(key, bytes, secs, how(mode, this.codec!.tag), token);
+        if (answer !== Answer.needsCodec) return answer;
+        throw failure('ERR_LARDER_CODEC', 'encode of a codec has returned text with a lone surrogate');
     }
 
     #finish(load: NativeLoad, value: V, secs: number): boolean {
@@ -517,7 +555,9 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
             const kind = isText ? 'text' : 'bytes';
             throw wrongType(`the value of ${shown(key)} is not ${kind}, so ${kind} cannot be added to it`);
         }
-        return this.#operations.store(name, isText ? part : bytesOf(part)!, 0, mode) === Answer.stored;
+        const answer = this.#operations.store(name, isText ? part : bytesOf(part)!, 0, mode);
+        if (answer !== Answer.needsCodec) return answer === Answer.stored;
+        throw wrongType('the text contains a lone surrogate, so it cannot be added to a value');
     }
 
     #secsOf(ttl: number | undefined): number {

@@ -2,7 +2,8 @@
 
 import { types } from 'node:util';
 
-import { failure, shown, wrongType, wrongValue } from './errors';
+import { ownBytes } from './bytes';
+import { failure, isLarderError, messageOf, shown, wrongType, wrongValue } from './errors';
 
 /**
  * Makes bytes of values, and values of bytes.
@@ -89,11 +90,17 @@ export function encoded(codec: Codec | null, value: unknown): Uint8Array | strin
     if (codec === null) {
         throw wrongType(`a value is a string, a Uint8Array, a number, a boolean or null, found ${shown(value)}`);
     }
-    const bytes = codec.encode(value);
+    let bytes: unknown;
+    try {
+        bytes = codec.encode(value);
+    } catch (error) {
+        if (isLarderError(error)) throw error;
+        throw failure('ERR_LARDER_CODEC', `the value cannot be encoded: ${messageOf(error)}`, { cause: error });
+    }
     if (typeof bytes !== 'string' && !types.isUint8Array(bytes)) {
         throw wrongType(`encode of a codec returns a string or a Uint8Array, found ${shown(bytes)}`);
     }
-    return bytes;
+    return typeof bytes === 'string' ? bytes : ownBytes(bytes);
 }
 
 /** Makes the value of bytes and flags that are not of a plain type. */
@@ -106,7 +113,7 @@ export function decoded(codec: Codec | null, bytes: Buffer, flags: number): unkn
     try {
         return ours.decode(bytes);
     } catch (error) {
-        throw failure('ERR_LARDER_CODEC', `the value cannot be decoded: ${(error as Error).message}`, {
+        throw failure('ERR_LARDER_CODEC', `the value cannot be decoded: ${messageOf(error)}`, {
             cause: error,
         });
     }

@@ -69,9 +69,26 @@ export function wrongValue(message: string): LarderError {
     return failure('ERR_LARDER_ARGUMENT', message, { base: RangeError });
 }
 
+/** Returns the message of a thrown value, which may be anything. */
+export function messageOf(thrown: unknown): string {
+    if (thrown instanceof Error) return thrown.message;
+    return typeof thrown === 'string' ? thrown : shown(thrown);
+}
+
 /** Returns a value for an error message. */
 export function shown(value: unknown): string {
     if (typeof value === 'string') return JSON.stringify(value.length > 80 ? `${value.slice(0, 80)}…` : value);
-    if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'an object';
+    if (typeof value === 'function') return 'a function';
+    if (typeof value === 'object' && value !== null) return nameOfClass(value);
     return typeof value === 'bigint' ? `${value}n` : String(value);
+}
+
+function nameOfClass(value: object): string {
+    try {
+        const name: unknown = value.constructor.name;
+        if (typeof name === 'string' && name !== '') return name;
+    } catch {
+        // An object without a prototype, a Proxy or a getter that throws.
+    }
+    return 'an object';
 }

@@ -19,8 +19,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createHash } from 'node:crypto';
 
-import { failure, isLarderError, shown } from './errors';
+import { failure, isLarderError, messageOf, shown } from './errors';
 import type { Key, NativeLease, NativeLoad } from './native';
+import { SECS_MAX } from './options';
 
 /** What a loader receives. */
 export interface LoadContext {
@@ -148,7 +149,7 @@ export class Loads<V> {
         load: (context: LoadContext) => V | PromiseLike<V>,
         options: Checked,
     ): Promise<V> {
-        const id = typeof key === 'string' ? key : Buffer.from(key).toString('latin1');
+        const id = idOf(key);
         const began = process.hrtime.bigint();
         const around = (loading.getStore() ?? []).filter((leader) => !leader.isOver);
         let wait = around.length > 0 ? Math.min(options.wait, NESTED_WAIT) : options.wait;
@@ -227,7 +228,8 @@ export class Loads<V> {
             const result = loading.run([...around, leader], async () => await load(context));
             const value = await aborted.or(result);
             if (value !== undefined && leader.load && !leader.isOver) {
-                this.#store(leader.load, value, ttlSecs === 0 ? 0 : ttlSecs + staleSecs);
+                const secs = ttlSecs === 0 ? 0 : Math.min(ttlSecs + staleSecs, SECS_MAX);
+                this.#store(leader.load, value, secs);
             }
             return value;
         } catch (error) {
@@ -307,13 +309,13 @@ export class Loads<V> {
         const failedNanos = process.hrtime.bigint();
         this.#failures.delete(id);
         this.#failures.set(id, { failedNanos, error });
-        const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) };
-        const text = `${failedNanos}\n${`${name}\n${message}`.slice(0, MESSAGE_MAX)}`;
         try {
+            const name = error instanceof Error ? error.name : 'Error';
+            const text = `${failedNanos}\n${`${name}\n${messageOf(error)}`.slice(0, MESSAGE_MAX)}`;
             this.#cache.notes?.set(noteKey(key), Buffer.from(text) as never, NOTE_MILLIS);
-        } catch (error) {
-            // Without memory for the note, callers of other processes load the value themselves.
-            if (!isLarderError(error, 'ERR_LARDER_STORE')) throw error;
+        } catch {
+            // Without a note, callers of other processes load the value themselves: there is no
+            // memory for it, the loader has closed the cache, or the error has no text.
         }
     }
 
@@ -378,6 +380,11 @@ class Aborted {
     }
 }
 
+/** Returns a key as text: a string and the bytes of its UTF-8 are the same key. */
+function idOf(key: Key): string {
+    return Buffer.from(key as string).toString('latin1');
+}
+
 /** The key of a note: programs in all languages use the same. */
 function noteKey(key: Key): string {
     return `larder.failed.${createHash('sha256').update(key).digest('hex').slice(0, 32)}`;
@@ -388,6 +395,6 @@ function millisSince(nanos: bigint): number {
 }
 
 function warnOfRefresh(error: unknown): void {
-    const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    const message = error instanceof Error ? `${error.name}: ${error.message}` : shown(error);
     process.emitWarning(`a value could not be refreshed, so the old one stays: ${message}`, 'LarderWarning');
 }

@@ -12,7 +12,7 @@ const UNITS = new Map([
 
 /** Returns a number of bytes: `67108864`, or `'64M'` with 1 M = 1,048,576. */
 export function sizeOf(size: number | string, name: string): number {
-    const parts = /^(\d+)\s*([kmgt]?)(?:i?b)?$/i.exec(String(size).trim());
+    const parts = /^(\d+)\s*([kmgt]?)(?:i?b)?$/i.exec(typeof size === 'object' ? '' : String(size).trim());
     const bytes = parts === null ? NaN : Number(parts[1]) * (UNITS.get(parts[2]!.toLowerCase()) ?? NaN);
     if (!Number.isSafeInteger(bytes)) {
         throw wrongValue(`${name} is ${shown(size)}, expected a number of bytes, or text such as '64M'`);
@@ -20,7 +20,8 @@ export function sizeOf(size: number | string, name: string): number {
     return bytes;
 }
 
-const SECS_MAX = 2 ** 32 - 1;
+/** The longest time to live: the native module takes 32 bits. */
+export const SECS_MAX = 2 ** 32 - 1;
 
 /**
  * Returns a time to live as whole seconds, rounded up; 0 stands for no limit, which is `Infinity`
