@@ -113,8 +113,9 @@ export class Client<V = unknown> {
     /** Stores a value for `ttl` milliseconds, by default those of the client. */
     async set(key: Key, value: V, ttl?: number, options?: RequestOptions): Promise<void> {
         const outcome = await this.#requests.store(key, value, ttl, '', Outcome.done, options);
-        if (outcome !== Outcome.done)
+        if (outcome !== Outcome.done) {
             throw failure('ERR_LARDER_STORE', `the server did not store ${shown(key)}`);
+        }
     }
 
     /**
@@ -136,8 +137,9 @@ export class Client<V = unknown> {
             if (result.status === 'fulfilled' && result.value === Outcome.done) continue;
             failed.push(list[at]![0]);
             const error = result.status === 'rejected' ? (result.reason as unknown) : undefined;
-            if (error !== undefined && !replies.isNotStored(error) && !isUnavailable(error))
+            if (error !== undefined && !replies.isNotStored(error) && !isUnavailable(error)) {
                 unexpected ??= error;
+            }
         }
         if (unexpected !== undefined) throw unexpected;
         return failed;
@@ -170,8 +172,9 @@ export class Client<V = unknown> {
         ttl?: number,
         options?: RequestOptions,
     ): Promise<boolean | undefined> {
-        if (typeof token !== 'bigint' || token < 0n)
+        if (typeof token !== 'bigint' || token < 0n) {
             throw wrongType(`a token is a bigint, found ${shown(token)}`);
+        }
         const outcome = await this.#requests.store(
             key,
             value,
@@ -264,11 +267,13 @@ export class Client<V = unknown> {
         }: { initial?: number | null; ttl?: number } & RequestOptions = {},
     ): Promise<number | bigint | undefined> {
         for (const [name, number] of Object.entries({ delta, initial: initial ?? 0 })) {
-            if (!Number.isSafeInteger(number))
+            if (!Number.isSafeInteger(number)) {
                 throw wrongValue(`${name} is ${shown(number)}, expected an integer`);
+            }
         }
-        if (initial !== null && initial < 0)
+        if (initial !== null && initial < 0) {
             throw wrongValue(`initial is ${initial}, expected 0 or more`);
+        }
         const secs = this.#requests.secsOf(ttl);
         const options = signal === undefined ? {} : { signal };
         const flags = delta < 0 ? ` v MD D${-delta}` : ` v D${delta}`;
@@ -334,8 +339,9 @@ export class Client<V = unknown> {
         options: LoadOptions = {},
     ): Promise<T> {
         const { stale = 0, lease = LEASE_MILLIS, wait = lease } = options;
-        if (typeof load !== 'function')
+        if (typeof load !== 'function') {
             throw wrongType(`wrap takes a key, a ttl and a function, found ${shown(load)}`);
+        }
         const id = nameOf(this.#requests.wire(key, options));
         const loaded = await this.#loads.load(key, id, load, {
             ...options,
@@ -350,8 +356,9 @@ export class Client<V = unknown> {
     /** Removes all items of all servers, now or after `delay` milliseconds. */
     async flush(delay = 0, options?: RequestOptions): Promise<void> {
         const secs = Math.ceil(millisOf(delay, 'delay') / 1000);
-        if (secs > RELATIVE_SECS_MAX)
+        if (secs > RELATIVE_SECS_MAX) {
             throw wrongValue(`delay is ${delay} ms, expected up to 30 days`);
+        }
         const line = secs === 0 ? 'flush_all' : `flush_all ${secs}`;
         const begin = (server: Server): (() => void) | undefined => server.local?.change();
         await this.#requests.ofAll(line, Shape.line, replies.flushed, options, begin);

@@ -35,8 +35,9 @@ export function wireKey(prefix: string, key: Key): WireKey {
         checkText(key, 'key');
         return wordOf(Buffer.from(word), key.length);
     }
-    if (!types.isUint8Array(key))
+    if (!types.isUint8Array(key)) {
         throw wrongType(`a key is a string or a Uint8Array, found ${shown(key)}`);
+    }
     return wordOf(Buffer.concat([Buffer.from(prefix), ownBytes(key)]), key.length);
 }
 

@@ -175,8 +175,9 @@ export class ClientLoads {
             return value;
         } finally {
             // The next client loads the value. A fault of the server is not the loader's.
-            if (!isStored && cas !== '')
+            if (!isStored && cas !== '') {
                 await this.#client.removeIf(key, cas).catch(() => undefined);
+            }
         }
     }
 

@@ -49,8 +49,9 @@ export class LocalReads {
             this.open();
             return null;
         }
-        if (this.#changesOfAll > 0 || (this.#changes.size > 0 && this.#changes.has(word)))
+        if (this.#changesOfAll > 0 || (this.#changes.size > 0 && this.#changes.has(word))) {
             return null;
+        }
         return reader.get(key);
     }
 
@@ -77,8 +78,9 @@ export class LocalReads {
             .openLocalReader(this.#path, TIMEOUT_MILLIS)
             .then(
                 (reader) => {
-                    if (generation === this.#generation && reader.readsMemory())
+                    if (generation === this.#generation && reader.readsMemory()) {
                         this.#reader = reader;
+                    }
                 },
                 // The next request on the socket reports a server that cannot be reached.
                 () => undefined,

@@ -315,8 +315,9 @@ export class ReplyParser {
 
     #statistic(pending: Pending, line: string): void {
         if (/^(STAT|ITEM|PREFIX) ./.test(line)) {
-            if (this.#lines.push(line) > LINES_MAX)
+            if (this.#lines.push(line) > LINES_MAX) {
                 throw invalid(`more than ${LINES_MAX} statistics`);
+            }
             return;
         }
         if (line !== 'END' && line !== 'OK' && line !== 'RESET') throw invalid(shown(line));

@@ -48,8 +48,9 @@ export function counter(reply: Reply): number | bigint | undefined {
 /** Returns the cas token of an item. */
 export function token(reply: Reply): bigint {
     const cas = BigInt(reply.cas);
-    if (cas === 0n)
+    if (cas === 0n) {
         throw failure('ERR_LARDER_NO_CAS', 'the items of the server have no cas tokens');
+    }
     return cas;
 }
 

@@ -95,8 +95,9 @@ function byCodec(codec: Codec | null, value: unknown): Encoded {
 
 function decodedText(buffer: Buffer, start: number, end: number): string {
     const text = buffer.toString('utf8', start, end);
-    if (text.includes(REPLACEMENT) && !isUtf8(buffer.subarray(start, end)))
+    if (text.includes(REPLACEMENT) && !isUtf8(buffer.subarray(start, end))) {
         throw damaged('text in UTF-8');
+    }
     return text;
 }
 
