@@ -350,10 +350,38 @@ export class Loads<V> {
     }
 }
 
+/**
+ * What ends if a signal is aborted. A signal has one listener of all loads, because Node warns of a
+ * leak if it has more than ten.
+ */
+class AbortList {
+    static readonly #lists = new WeakMap<AbortSignal, AbortList>();
+    readonly #ends = new Set<() => void>();
+    readonly #listener = (): void => {
+        for (const end of [...this.#ends]) end();
+    };
+
+    static of(signal: AbortSignal): AbortList {
+        let list = AbortList.#lists.get(signal);
+        if (!list) AbortList.#lists.set(signal, (list = new AbortList()));
+        return list;
+    }
+
+    add(signal: AbortSignal, end: () => void): void {
+        if (this.#ends.size === 0) signal.addEventListener('abort', this.#listener);
+        this.#ends.add(end);
+    }
+
+    delete(signal: AbortSignal, end: () => void): void {
+        this.#ends.delete(end);
+        if (this.#ends.size === 0) signal.removeEventListener('abort', this.#listener);
+    }
+}
+
 /** The part of a wait that an `AbortSignal` ends. */
 class Aborted {
     readonly #signal: AbortSignal | undefined;
-    #listener: (() => void) | undefined;
+    #end: (() => void) | undefined;
 
     constructor(signal: AbortSignal | undefined) {
         this.#signal = signal;
@@ -368,15 +396,15 @@ class Aborted {
         const signal = this.#signal;
         if (!signal) return promise;
         return new Promise((resolve, reject) => {
-            this.#listener = () => reject(signal.reason);
-            signal.addEventListener('abort', this.#listener);
+            this.#end = () => reject(signal.reason);
+            AbortList.of(signal).add(signal, this.#end);
             if (signal.aborted) reject(signal.reason);
             promise.then(resolve, reject);
         });
     }
 
     dispose(): void {
-        if (this.#listener) this.#signal?.removeEventListener('abort', this.#listener);
+        if (this.#signal && this.#end) AbortList.of(this.#signal).delete(this.#signal, this.#end);
     }
 }
 
