@@ -38,7 +38,8 @@ test('a cache is used like a Map', () => {
     assert.equal(cache.delete('a'), true);
     assert.equal(cache.delete('a'), false);
     cache.clear();
-    assert.equal(cache.size, 0);
+    assert.deepEqual([...cache], []);
+    assert.equal(cache.has('b'), false);
     assert.equal(Object.prototype.toString.call(cache), '[object Cache]');
     assert.equal(cache.path, null);
 });
