@@ -126,6 +126,10 @@ dist-python: ## Builds the wheels and the source distribution for Python into ta
 	rm -rf target/dist/python
 	python/dist.sh target/dist/python
 
+dist-node: ## Builds the packages for npm into target/dist/node
+	rm -rf target/dist/node
+	node/dist.sh target/dist/node
+
 # The contents of the packages, and the tools that build packages.
 release: build pages
 	packaging/tools.sh

@@ -9,7 +9,7 @@ NEAR_SECS ?= 600
 NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions \
-	python-suites python-dist python-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
+	python-suites python-dist python-versions node-suites node-dist node-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
 	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable tier bench-restart
 
 run-proofs:
@@ -74,6 +74,17 @@ python-versions: build ## Tests the wheels on Python 3.13, 3.14, 3.15 and 3.14 w
 	rm -rf target/python/dist
 	python/dist.sh target/python/dist $$(dpkg --print-architecture)
 	python/tests/versions.sh target/python/dist $(PYTHONS)
+
+node-suites: build ## Runs Keyv's tests of stores and an application of Next.js on our Node package, 3 min
+	$(MAKE) --no-print-directory -C node suites
+
+# Needs musl-tools and qemu-user: conformance/install.sh all.
+node-dist: build dist-node ## Builds the packages for npm for glibc and musl on amd64 and arm64, and runs them, 5 min
+	node/test/dist/run.sh target/dist/node
+
+node-versions: build ## Tests the Node package on Node 18 to 26, Bun and Deno, 5 min
+	$(MAKE) --no-print-directory -C node
+	node/test/versions.sh $(NODES)
 
 SEEDS ?= 10000
 # Needs root, loop devices, /dev/fuse and the packages of conformance/install.sh all.

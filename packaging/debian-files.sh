@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks packages of this machine's Debian release for another architecture, and all packages that
-# they need: debian-files.sh ARCHITECTURE FOLDER PACKAGE...
+# Unpacks packages of this machine's Debian release, or of RELEASE, for an architecture, and all
+# packages that they need: debian-files.sh ARCHITECTURE FOLDER PACKAGE...
 # qemu-user can run their programs. No script of a package runs. apt runs with a private
 # configuration, so this needs no root and changes no lists of this machine.
 set -euo pipefail
@@ -11,7 +11,7 @@ mkdir -p "$2"
 folder=$(realpath "$2")
 shift 2
 mirror=$("$(dirname "$0")/debian-mirror.sh")
-release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+release=${RELEASE:-$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)}
 apt=$(mktemp -d)
 trap 'rm -rf "$apt"' EXIT
 

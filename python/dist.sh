@@ -50,7 +50,7 @@ for part; do
     options=()
     if [[ $triple == *-gnu ]]; then
         unwinder=$CARGO_TARGET_DIR/python/unwinder/$triple
-        "$here/unwinder.sh" "$triple" "$unwinder"
+        "$root/packaging/unwinder.sh" "$triple" "$unwinder"
         options=(-- -C "link-arg=$unwinder/libgcc_s.so.1")
     fi
     maturin build --release --locked --zig --target "$triple" --compatibility "$platform" \

@@ -14,9 +14,9 @@ trap 'rm -rf "$copy"' EXIT
     tar --extract --directory "$copy"
 cp "$here"/larder_cache/_larder.*.so "$copy/python/larder_cache/"
 git -C "$copy" init --quiet
-"$copy/python/rename.sh" sample-store sample_pkg
+"$copy/packaging/rename.sh" sample-store sample_pkg
 cd "$copy"
-if git grep --untracked -nIE '(^|[^A-Za-z0-9_-])larder[-_]cache([^A-Za-z0-9_-]|-[0-9X]|$)' -- . ':!php'; then
+if git grep --untracked -nIE '(^|[^A-Za-z0-9_-])larder[-_]cache([^A-Za-z0-9_-]|-[0-9X]|-linux|$)' -- . ':!php'; then
     echo "rename.sh: these lines still have an old name" >&2
     exit 1
 fi

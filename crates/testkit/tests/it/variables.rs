@@ -65,6 +65,7 @@ const SET_FOR_A_CHILD: &[&str] = &[
     "LARDER_VICTIM_DETAIL",
     "LARDER_VICTIM_PATH",
     "NEAR_CACHE_OF",
+    "RELEASE",
     "SHOP_BROKER",
     "SHOP_CACHE",
     "SKIPPED_TESTS",

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Writes a library that stands for libgcc_s.so.1 when the extension is linked:
+# Writes a library that stands for libgcc_s.so.1 when a module of Python or Node is linked:
 # unwinder.sh TRIPLE FOLDER. It only has the names and versions of the functions that unwind the
 # stack.
 #
-# zig links its own unwinder into the extension. But until 3.13 Python ends threads with
-# pthread_exit, for which glibc unwinds the stack with libgcc_s. It then calls functions of the
-# extension, which must use the same unwinder: with another one the process crashes. musl does not
+# zig links its own unwinder into the module. But a process may end a thread with pthread_exit, as
+# Python did until 3.13, for which glibc unwinds the stack with libgcc_s. It then calls functions of
+# the module, which must use the same unwinder: with another one the process crashes. musl does not
 # unwind the stack.
 set -euo pipefail
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Changes the names of the Python package in every file that contains them:
-# rename.sh DISTRIBUTION MODULE, for example rename.sh example-cache example_cache. pip installs the
-# distribution, and programs import the module. pyproject.toml contains the current names.
+# Changes the names of the packages for Python and Node in every file that contains them:
+# rename.sh DISTRIBUTION MODULE, for example rename.sh example-cache example_cache. pip and npm
+# install the distribution. Programs in Python import the module, those in Node the distribution.
+# python/pyproject.toml contains the current names.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "$0")/../python" && pwd)
 
 fail() {
     echo "rename.sh: $*" >&2
@@ -29,9 +30,10 @@ replace() {
     files_with "$1" | xargs --no-run-if-empty \
         perl -pi -e "s/(?<![A-Za-z0-9_-])\Q$1\E(?=$3)/$2/g"
 }
-# In the names of files, pip writes an underscore for a hyphen: example_cache-1.0.0.tar.gz.
+# In the names of files, npm appends a platform or a version, and pip writes an underscore for a
+# hyphen: example-cache-linux-x64-gnu, example_cache-1.0.0.tar.gz.
 replace "${distribution//-/_}" "${1//-/_}" '-[0-9X]'
 replace "$module" "$2" '[^A-Za-z0-9_-]|$'
-replace "$distribution" "$1" '[^A-Za-z0-9_-]|$'
+replace "$distribution" "$1" '[^A-Za-z0-9_-]|-linux|-bench|-[0-9X]|$'
 [ "$module" = "$2" ] || mv "$here/$module" "$here/$2"
 echo "rename.sh: $distribution is now $1, $module is now $2"
