@@ -144,8 +144,8 @@ function loginOf(username: unknown, password: unknown): string | undefined {
     if (typeof username !== 'string' || typeof password !== 'string') {
         throw wrongType('username and password are text, and both are needed for a login');
     }
-    if (username === '' || username.includes(' ')) {
-        throw wrongValue('username is text without blanks, because a blank ends it in a login');
+    if (username === '' || /[ \r\n]/.test(username + password)) {
+        throw wrongValue('username and password are text without blanks, which end them in a login');
     }
     const value = `${username} ${password}`;
     return `set larder_login 0 -1 ${Buffer.byteLength(value)}\r\n${value}\r\n`;

@@ -121,7 +121,10 @@ test('each method returns what the same method of Cache returns', async (t) => {
         assert.equal(await client.get('none'), undefined);
         assert.equal(await client.set('a', 1), undefined);
         assert.deepEqual([await client.add('a', 2), await client.add('b', 2)], [false, true]);
-        assert.deepEqual([await client.replace('c', 3), await client.replace('b', 3)], [false, true]);
+        assert.deepEqual(
+            [await client.replace('c', 3), await client.replace('b', 3)],
+            [false, true],
+        );
         assert.deepEqual([await client.has('a'), await client.has('none')], [true, false]);
         assert.equal(await client.getWithToken('none'), undefined);
         const { value, token } = await client.getWithToken('a');
@@ -129,8 +132,22 @@ test('each method returns what the same method of Cache returns', async (t) => {
         assert.equal(await client.compareAndSet('a', 10, token), true);
         assert.equal(await client.compareAndSet('a', 11, token), false);
         assert.equal(await client.compareAndSet('none', 11, token), undefined);
-        assert.deepEqual(await client.getMany(['b', 'none', 'a']), new Map([['b', 3], ['a', 10]]));
-        assert.deepEqual(await client.setMany(new Map([['d', 1], ['e', 2]])), []);
+        assert.deepEqual(
+            await client.getMany(['b', 'none', 'a']),
+            new Map([
+                ['b', 3],
+                ['a', 10],
+            ]),
+        );
+        assert.deepEqual(
+            await client.setMany(
+                new Map([
+                    ['d', 1],
+                    ['e', 2],
+                ]),
+            ),
+            [],
+        );
         assert.deepEqual([await client.delete('d'), await client.delete('d')], [true, false]);
         assert.equal(await client.deleteMany(['a', 'b', 'none']), 2);
         await client.flush();
@@ -140,14 +157,22 @@ test('each method returns what the same method of Cache returns', async (t) => {
 
 test('text and bytes are added to values of the same type', async (t) => {
     await onEach(t, async (client) => {
-        await client.setMany([['text', 'b'], ['bytes', Buffer.from('b')], ['number', 1]]);
+        await client.setMany([
+            ['text', 'b'],
+            ['bytes', Buffer.from('b')],
+            ['number', 1],
+        ]);
         assert.equal(await client.append('text', 'ü'), true);
         assert.equal(await client.prepend('text', 'a'), true);
         assert.equal(await client.get('text'), 'abü');
         assert.equal(await client.append('bytes', Buffer.from([255])), true);
         assert.deepEqual(await client.get('bytes'), Buffer.from([98, 255]));
         assert.equal(await client.append('none', 'x'), false);
-        for (const [key, part] of [['text', Buffer.from('x')], ['number', 'x'], ['text', 1]]) {
+        for (const [key, part] of [
+            ['text', Buffer.from('x')],
+            ['number', 'x'],
+            ['text', 1],
+        ]) {
             await assert.rejects(client.append(key, part), { code: 'ERR_LARDER_ARGUMENT' });
         }
     });
@@ -187,7 +212,10 @@ test('items live as long as their ttl says', async (t) => {
             const off = Math.abs((await client.ttlOf('long')) - days * 86_400_000);
             assert.ok(off <= 2000, `${days} days are wrong by ${off} ms`);
         }
-        assert.deepEqual([await client.touch('long', 60_000), await client.touch('none')], [true, false]);
+        assert.deepEqual(
+            [await client.touch('long', 60_000), await client.touch('none')],
+            [true, false],
+        );
         assert.ok((await client.ttlOf('long')) <= 60_000);
         assert.equal(await client.getAndTouch('long', 30_000), 1);
         assert.ok((await client.ttlOf('long')) <= 30_000);
@@ -250,7 +278,10 @@ test('values of a megabyte arrive complete, and longer ones are refused', async 
     assert.equal((await client.get('text')).length, 400_000);
     const error = { code: 'ERR_LARDER_TOO_LARGE' };
     await assert.rejects(client.set('long', Buffer.alloc(2 ** 21)), error);
-    const long = [['long', Buffer.alloc(2 ** 21)], ['short', 1]];
+    const long = [
+        ['long', Buffer.alloc(2 ** 21)],
+        ['short', 1],
+    ];
     assert.deepEqual(await client.setMany(long), ['long']);
     assert.equal(await client.get('short'), 1);
 });
@@ -277,7 +308,10 @@ test('requests of one key are executed in their order, also on several connectio
         client.set(key, number);
         reads.push(client.get(key));
     }
-    assert.deepEqual(await Promise.all(reads), Array.from({ length: 500 }, (_, number) => number));
+    assert.deepEqual(
+        await Promise.all(reads),
+        Array.from({ length: 500 }, (_, number) => number),
+    );
 });
 
 test('statistics and versions are those of each server', async (t) => {
@@ -302,7 +336,10 @@ test('a codec makes and reads values of its tag', async (t) => {
         encode: (value) => Buffer.from(JSON.stringify([...value])),
         decode: (bytes) => new Set(JSON.parse(bytes.toString())),
     };
-    const [sets, plain] = [new Client(server.tcp, { codec }), new Client(server.tcp, { codec: null })];
+    const [sets, plain] = [
+        new Client(server.tcp, { codec }),
+        new Client(server.tcp, { codec: null }),
+    ];
     t.after(() => Promise.all([sets.close(), plain.close()]));
     await sets.set('set', new Set([1, 2]));
     assert.deepEqual(await sets.get('set'), new Set([1, 2]));

@@ -99,8 +99,7 @@ class Server {
 /** Runs a larderd at a TCP port and at a unix socket, whose clients may read its memory. */
 export async function startLarderd(t, ...args) {
     const [unix, port] = [join(folder(t), 's'), await freePort()];
-    const plain = args.includes('-Z') ? 'notls:' : '';
-    const addresses = `127.0.0.1,${plain}unix[readers]:${unix}`;
+    const addresses = `127.0.0.1,unix[readers]:${unix}`;
     const options = ['-p', `${port}`, '-l', addresses, '-m', '64', '-t', '2', '-U', '0', ...user()];
     return started(t, new Server(larderd, [...options, ...args], { unix, port }));
 }
