@@ -263,7 +263,10 @@ test('killed processes harm no other process', { timeout: 300_000 }, async () =>
             longest = Math.max(longest, performance.now() - began);
         }
     }
-    for (const worker of workers) assert.equal(worker.process.exitCode, null, worker.errors);
+    for (const worker of workers) {
+        assert.equal(worker.process.exitCode, null, worker.errors);
+        await worker.kill();
+    }
     assert.ok(kills > 3, `${kills} kills`);
     assert.ok(longest < 2000, `a caller waited for ${longest} ms`);
     for (const [key, value] of cache.entries('s')) assert.ok(new Set(value).size <= 1, `${key} is torn`);
