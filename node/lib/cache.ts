@@ -7,7 +7,7 @@ import { bytesOf, nativeKey, nativePrefix } from './bytes';
 import { codecOf, decoded, encoded, json, type Codec, Tag } from './codec';
 import { failure, isLarderError, shown, wrongType, wrongValue } from './errors';
 import { Lease } from './lease';
-import { Loads, type LoadContext, type LoadOptions } from './load';
+import { Loads, type CheckedLoadOptions, type LoadContext, type LoadOptions } from './load';
 import { Answer, type Key, Mode, type NativeCache, type NativeLoad, native, type Operations } from './native';
 import { millisOf, sizeOf, ttlSecs } from './options';
 import { Found, POOLED_BYTES_MAX, Report, renewSlab, report, scratch, slab } from './scratch';
@@ -158,7 +158,7 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
     /** Returns the values of several keys as a Map, without the keys that are absent. */
     getMany<K extends Key>(keys: Iterable<K>): Map<K, V> {
         const found = new Map<K, V>();
-        const names = [...keys];
+        const names = severalKeys(keys);
         for (let at = 0; at < names.length; at += PREFETCHED) {
             const group = names.slice(at, at + PREFETCHED);
             this.#operations.prefetch(...group.map(nativeKey));
@@ -238,7 +238,7 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
     /** Removes several items, and returns how many were present. */
     deleteMany(keys: Iterable<Key>): number {
         let count = 0;
-        for (const key of keys) count += Number(this.delete(key));
+        for (const key of severalKeys(keys)) count += Number(this.delete(key));
         return count;
     }
 
@@ -336,18 +336,28 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
         load: (context: LoadContext) => T | PromiseLike<T>,
         options: LoadOptions = {},
     ): Promise<T> {
+        try {
+            if (typeof load !== 'function') {
+                throw wrongType(`wrap takes a key, a ttl and a function, found ${shown(load)}`);
+            }
+            return this.#loads.load<T>(nativeKey(key), load, this.#loadOptions(ttl, options));
+        } catch (error) {
+            return Promise.reject(error as Error);
+        }
+    }
+
+    #loadOptions(ttl: number | undefined, options: LoadOptions): CheckedLoadOptions {
         const { stale = 0, lease = 60_000, wait = lease, signal } = options;
-        if (typeof load !== 'function') throw wrongType(`wrap takes a key, a ttl and a function, found ${shown(load)}`);
         if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
             throw wrongType(`signal is an AbortSignal, found ${shown(signal)}`);
         }
-        return this.#loads.load<T>(nativeKey(key), load, {
+        return {
             ...options,
             ttlSecs: this.#secsOf(ttl),
             staleSecs: Math.min(Math.ceil(millisOf(stale, 'stale') / 1000), STALE_SECS_MAX),
             lease: Math.min(millisOf(lease, 'lease', 1), LEASE_MILLIS_MAX),
             wait: millisOf(wait, 'wait'),
-        });
+        };
     }
 
     /**
@@ -567,6 +577,12 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
     #checkTokens(): void {
         if (!this.#native.hasCas()) native.throwNoCas();
     }
+}
+
+/** Returns several keys as an array. The characters of a string are hardly meant. */
+function severalKeys<K extends Key>(keys: Iterable<K>): K[] {
+    if (typeof keys !== 'string') return [...keys];
+    throw wrongType(`several keys are an array or another iterable, found ${shown(keys)}`);
 }
 
 /** The fourth argument of a native store for bytes with these flags. */

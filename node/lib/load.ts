@@ -45,7 +45,8 @@ export interface LoadOptions {
     onRefreshError?: (error: unknown) => void;
 }
 
-interface Checked extends LoadOptions {
+/** The options of `wrap` after they were checked. */
+export interface CheckedLoadOptions extends LoadOptions {
     ttlSecs: number;
     staleSecs: number;
     lease: number;
@@ -136,7 +137,7 @@ export class Loads<V> {
     async load<T extends V>(
         key: Key,
         load: (context: LoadContext) => T | PromiseLike<T>,
-        options: Checked,
+        options: CheckedLoadOptions,
     ): Promise<T> {
         options.signal?.throwIfAborted();
         const found = this.#look(key, options.staleSecs);
@@ -147,7 +148,7 @@ export class Loads<V> {
     async #loadOrWait(
         key: Key,
         load: (context: LoadContext) => V | PromiseLike<V>,
-        options: Checked,
+        options: CheckedLoadOptions,
     ): Promise<V> {
         const id = idOf(key);
         const began = process.hrtime.bigint();
@@ -182,7 +183,7 @@ export class Loads<V> {
         lease: NativeLease | null,
         began: bigint,
         load: (context: LoadContext) => V | PromiseLike<V>,
-        options: Checked,
+        options: CheckedLoadOptions,
     ): Promise<V> {
         let leader: Leader | undefined;
         try {
@@ -207,7 +208,7 @@ export class Loads<V> {
         leader: Leader,
         key: Key,
         load: (context: LoadContext) => V | PromiseLike<V>,
-        options: Checked,
+        options: CheckedLoadOptions,
     ): void {
         const { signal: _, onRefreshError = warnOfRefresh, ...others } = options;
         this.#run(leader, key, load, others).catch(onRefreshError);
@@ -217,7 +218,7 @@ export class Loads<V> {
         leader: Leader,
         key: Key,
         load: (context: LoadContext) => V | PromiseLike<V>,
-        options: Checked,
+        options: CheckedLoadOptions,
     ): Promise<V> {
         const { ttlSecs, staleSecs } = options;
         const around = loading.getStore() ?? [];

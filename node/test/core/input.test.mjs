@@ -270,8 +270,25 @@ test('a closed cache refuses all operations', async () => {
     assert.deepEqual(closed.getMany([]), new Map());
 });
 
-test('methods refuse another object as this', () => {
-    for (const name of ['get', 'set', 'wrap', 'close', 'pop']) {
+test('methods refuse another object as this', async () => {
+    for (const name of ['get', 'set', 'close', 'pop']) {
         assert.throws(() => Cache.prototype[name].call({}, 'k', 1, () => 1), TypeError);
     }
+    await assert.rejects(Cache.prototype.wrap.call({}, 'k', 1, () => 1), TypeError);
+});
+
+test('wrap rejects for wrong arguments, as for all errors', async () => {
+    const cache = new Cache({ memory: '16M' });
+    const wrong = [['', 1, () => 1], ['k', -1, () => 1], ['k', 1, 7], ['k', 1, () => 1, { stale: 'x' }]];
+    for (const args of wrong) {
+        await assert.rejects(cache.wrap(...args), { code: 'ERR_LARDER_ARGUMENT' }, String(args));
+    }
+});
+
+test('a string is not several keys', () => {
+    const cache = new Cache({ memory: '16M' }).set('a', 1);
+    for (const name of ['getMany', 'deleteMany']) {
+        assert.throws(() => cache[name]('abc'), { code: 'ERR_LARDER_ARGUMENT' }, name);
+    }
+    assert.ok(cache.has('a'));
 });
