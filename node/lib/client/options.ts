@@ -145,7 +145,7 @@ function loginOf(username: unknown, password: unknown): string | undefined {
         throw wrongType('username and password are text, and both are needed for a login');
     }
     if (username === '' || /[ \r\n]/.test(username + password)) {
-        throw wrongValue('username and password are text without blanks, which end them in a login');
+        throw wrongValue('username and password are text without blanks, which would end them');
     }
     const value = `${username} ${password}`;
     return `set larder_login 0 -1 ${Buffer.byteLength(value)}\r\n${value}\r\n`;

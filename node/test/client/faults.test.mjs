@@ -34,8 +34,9 @@ test('a server that was killed is found again when it is back', async (t) => {
         t.after(() => client.close());
         await client.set('key', 1);
         const lost = Array.from({ length: 10 }, () => client.ttlOf('key'));
+        const outcomes = Promise.allSettled(lost);
         await server.pause().then(() => server.kill());
-        for (const { status, reason } of await Promise.allSettled(lost)) {
+        for (const { status, reason } of await outcomes) {
             if (status === 'rejected') assert.equal(reason.code, 'ERR_LARDER_UNAVAILABLE');
         }
         await assert.rejects(client.set('key', 2), { code: 'ERR_LARDER_UNAVAILABLE' });
@@ -155,14 +156,15 @@ test('an open client does not keep a process alive', async (t) => {
         }
     `;
     const args = ['-e', program, server.tcp, server.unix];
-    const child = spawn(process.execPath, args, { cwd: new URL('.', import.meta.url) });
-    t.after(() => child.kill('SIGKILL'));
+    const child = spawn(process.execPath, args, {
+        cwd: new URL('.', import.meta.url),
+        timeout: 20_000,
+        killSignal: 'SIGKILL',
+    });
     let output = '';
     child.stdout.on('data', (data) => (output += data));
-    const began = Date.now();
     const [status] = await once(child, 'close');
     assert.deepEqual([status, output], [0, '1\n1\n']);
-    assert.ok(Date.now() - began < 20_000);
 });
 
 test('wrong servers and options are errors', () => {

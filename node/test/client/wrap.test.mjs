@@ -57,10 +57,12 @@ test('the error of a loader is not cached, and the next caller loads', async (t)
     const failing = both[0].wrap('key', 1000, fail);
     const joined = both[0].wrap('key', 1000, () => 'not called');
     await sleep(20);
+    const began = Date.now();
     const waiting = both[1].wrap('key', 1000, () => 'loaded');
     await assert.rejects(failing, /no database/);
     await assert.rejects(joined, /no database/);
     assert.equal(await waiting, 'loaded');
+    assert.ok(Date.now() - began < 10_000, 'it waited for the lease');
 });
 
 test('a result is not stored if the key was stored or deleted during the load', async (t) => {
