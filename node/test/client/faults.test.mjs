@@ -92,7 +92,7 @@ test('with onUnavailable: miss, a server that is away has no items', async (t) =
     await assert.rejects(client.version(), { code: 'ERR_LARDER_UNAVAILABLE' });
 });
 
-test('keys have the same servers as in other clients, and a server fails only its own', async (t) => {
+test('keys have the same servers as in other clients, which fail only their own', async (t) => {
     const servers = [await startLarderd(t), await startLarderd(t)];
     const specs = [servers[0].tcp, { host: '127.0.0.1', port: servers[1].port, weight: 3 }];
     const client = new Client(specs, { prefix: 'p:' });
