@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -13,6 +14,8 @@ import { Worker } from 'node:worker_threads';
 
 export const root = fileURLToPath(new URL('../../..', import.meta.url));
 const nodeFolder = join(root, 'node');
+// A thread that evaluates text finds no packages by name.
+const packagePath = createRequire(import.meta.url).resolve('larder-cache');
 const folder = mkdtempSync(join(tmpdir(), 'larder-core-'));
 const cleanups = [];
 let files = 0;
@@ -90,7 +93,7 @@ export function thread(script, workerData) {
     const text = `
         const { parentPort: port, workerData } = require('node:worker_threads');
         const { setTimeout: sleep } = require('node:timers/promises');
-        const { Cache } = require(${JSON.stringify(join(nodeFolder, 'dist/index.js'))});
+        const { Cache } = require(${JSON.stringify(packagePath)});
         (async () => { ${script} })();`;
     const worker = new Worker(text, { eval: true, workerData });
     cleanups.push(() => worker.terminate());

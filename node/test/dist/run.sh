@@ -80,21 +80,24 @@ download() {
 }
 
 check_installed() {
-    local folder=$out/installed cpu
+    local folder=$out/installed/node cpu
     cpu=$(node -p process.arch)
-    rm -rf "$folder"
+    rm -rf "$out/installed"
     mkdir -p "$folder"
     (cd "$folder" && npm init --yes >/dev/null && npm install --no-audit --no-fund --silent --omit \
         optional "$(file_of)" "$(file_of "linux-$cpu-gnu")")
     cp "$here"/smoke.cjs "$here"/names.mjs "$folder"
     (cd "$folder" && node smoke.cjs "$folder/cache" && node names.mjs)
-    tests_of "$folder" node
+    tests_of "$folder"
 }
 
-# Runs the tests of the cache, which find the installed package by its name: tests_of FOLDER NODE
+# Runs the tests of the cache, which find the installed package by its name: tests_of FOLDER. The
+# tests expect the package for Python in the folder beside it.
 tests_of() {
-    cp -r "$node/test/core" "$1"
-    (cd "$1" && "$2" --test --test-reporter=tap core/*.test.mjs) >"$1/report" ||
+    mkdir "$1/test"
+    cp -r "$node/test/core" "$1/test"
+    ln -sfn "$root/python" "$1/../python"
+    (cd "$1" && node --test --test-reporter=tap test/core/*.test.mjs) >"$1/report" ||
         { cat "$1/report"; fail "the tests fail with the package in $1"; }
     grep -E '^# (pass|skipped)' "$1/report"
 }
