@@ -32,8 +32,8 @@ replace() {
 }
 # In the names of files, npm appends a platform or a version, and pip writes an underscore for a
 # hyphen: example-cache-linux-x64-gnu, example_cache-1.0.0.tar.gz.
-replace "${distribution//-/_}" "${1//-/_}" '-[0-9X]'
+replace "${distribution//-/_}" "${1//-/_}" '-[0-9X*]'
 replace "$module" "$2" '[^A-Za-z0-9_-]|$'
-replace "$distribution" "$1" '[^A-Za-z0-9_-]|-linux|-bench|-[0-9X]|$'
+replace "$distribution" "$1" '[^A-Za-z0-9_-]|-linux|-bench|-[0-9X*]|$'
 [ "$module" = "$2" ] || mv "$here/$module" "$here/$2"
 echo "rename.sh: $distribution is now $1, $module is now $2"

@@ -1,5 +1,6 @@
 /** The package with the native module for a platform. */
 
+const PACKAGE = 'larder-cache';
 const PLATFORMS = ['linux-x64-gnu', 'linux-x64-musl', 'linux-arm64-gnu', 'linux-arm64-musl'];
 
 /** Returns the name of the package with the native module for the running process. */
@@ -7,9 +8,9 @@ export function platformName(running: { platform: string; arch: string }): strin
     const libc = running.platform === 'linux' ? `-${isMusl() ? 'musl' : 'gnu'}` : '';
     const name = `${running.platform}-${running.arch}${libc}`;
     if (!PLATFORMS.includes(name)) {
-        throw new Error(`larder-cache has no native module for ${name}, only for ${PLATFORMS.join(', ')}`);
+        throw new Error(`${PACKAGE} has no native module for ${name}, only for ${PLATFORMS.join(', ')}`);
     }
-    return `larder-cache-${name}`;
+    return `${PACKAGE}-${name}`;
 }
 
 /** True if the process uses musl: its report names no version of glibc. */
