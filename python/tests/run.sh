@@ -2,7 +2,8 @@
 # Runs the tests with a Python that has the packages of requirements.txt: run.sh PYTHON [ARGUMENT of
 # pytest...]. It runs all tests except those that are marked slow, or the given tests. PACKAGE is
 # the folder that contains the package under test, by default the one of the source tree; if PACKAGE
-# is empty, the installed package is tested. The last line has the sum: `python: 9 passed, 0 failed`.
+# is empty, the installed package is tested. The last line has the sum:
+# `python: 12 passed, 0 failed`.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
