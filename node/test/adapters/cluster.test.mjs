@@ -117,7 +117,8 @@ test('after SIGKILL of the worker that loads, another one loads', { timeout: 60_
         assert.notEqual(JSON.parse(value.text).loader, loader);
     }
     assert.equal(cache.get('queries'), 2);
-    assert.ok(millis < 2000, `${millis} ms`);
+    // The lease of the killed worker would end after 30 seconds.
+    assert.ok(millis < 15_000, `${millis} ms`);
 });
 
 const PROGRAM = `
