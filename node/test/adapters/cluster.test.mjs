@@ -109,8 +109,8 @@ test('after SIGKILL of the worker that loads, another one loads', { timeout: 60_
     const results = await settled;
     const millis = Date.now() - begin;
     const failed = results.filter(({ status }) => status === 'rejected').length;
-    // Connections end with their worker: about a quarter of them.
-    assert.ok(failed > 0 && failed < 40, `${failed} requests have failed`);
+    // Connections end with their worker: about a quarter of them, more if it was faster than others.
+    assert.ok(failed > 0 && failed < 80, `${failed} requests have failed`);
     for (const { status, value } of results) {
         if (status === 'rejected') continue;
         assert.equal(value.status, 200);

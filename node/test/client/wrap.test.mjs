@@ -50,13 +50,15 @@ test('a read during a load is a miss', async (t) => {
 
 test('the error of a loader is not cached, and the next caller loads', async (t) => {
     const { both } = await clients(t);
+    let fails = false;
     const fail = async () => {
+        fails = true;
         await sleep(50);
         throw new Error('no database');
     };
     const failing = both[0].wrap('key', 1000, fail);
     const joined = both[0].wrap('key', 1000, () => 'not called');
-    await sleep(20);
+    await until(() => fails, 'the loader is not called');
     const began = Date.now();
     const waiting = both[1].wrap('key', 1000, () => 'loaded');
     await assert.rejects(failing, /no database/);
