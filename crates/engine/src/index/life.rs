@@ -29,6 +29,14 @@ impl Index {
         self.deadline(found).is_past(now).then_some(Miss::Expired)
     }
 
+    /// Returns why a found record may be removed, or `None` if it may not. A reservation counts as
+    /// expired for readers, but is in force until its end.
+    pub(crate) fn removable(&self, found: &Found, now: Second) -> Option<Miss> {
+        let death = self.death(found, now)?;
+        let is_in_force = || self.reserved_until(found).is_some_and(|until| !until.is_past(now));
+        (death == Miss::Flushed || !is_in_force()).then_some(death)
+    }
+
     #[inline]
     pub(crate) fn deadline(&self, found: &Found) -> Deadline {
         found.header.deadline(self.region().memory(), found.record_at)

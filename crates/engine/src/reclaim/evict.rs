@@ -326,7 +326,7 @@ impl Reclaimer {
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
             };
-            if let Some(death) = self.index().death(&found, op.now) {
+            if let Some(death) = self.index().removable(&found, op.now) {
                 self.index().remove_dead(op.thread, &found, death);
                 return Ok(());
             }
@@ -336,7 +336,11 @@ impl Reclaimer {
             }
             let bytes = record.header.record_bytes();
             if !pass.keeps(freq, item_bytes, bytes) {
-                self.evict_item(op.thread, &locked, record, &found, pass);
+                // A reservation is no item, so its end is not an eviction.
+                match self.index().reserved_until(&found) {
+                    Some(_) => self.index().remove_dead(op.thread, &found, Miss::Expired),
+                    None => self.evict_item(op.thread, &locked, record, &found, pass),
+                }
                 return Ok(());
             }
             let (room, to) = (&mut pass.room, pass.to);

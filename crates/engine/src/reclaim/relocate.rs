@@ -51,7 +51,8 @@ impl Reclaimer {
         let freq = freq_after(counted);
         let header = found.header.with_freq_changed(counted, freq);
         self.region().word(room.at()).store(header.word(), Relaxed);
-        self.relink(thread, room, found, self.index().deadline(found), freq);
+        let deadline = self.index().swept_at(found.header, found.record_at);
+        self.relink(thread, room, found, deadline, freq);
         self.peers().bump(thread, Counter::BytesRelocated, bytes as u64);
     }
 

@@ -205,6 +205,7 @@ impl Engine {
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
     use larder_item::StoreMode;
+    use larder_stats::Counter;
 
     use super::*;
     use crate::fixtures::{SMALL, two_peers};
@@ -283,6 +284,32 @@ mod tests {
             engine.flush();
             engine.lease(&thread, b"k", at(MS)).unwrap().expect("a flush ends leases");
         }
+    }
+
+    /// A lease counts as expired for reads of items, but compaction must move it.
+    #[test]
+    fn compaction_ends_no_lease() {
+        let engine = Engine::create(&SMALL).unwrap();
+        let thread = engine.register().unwrap();
+        let minute = LeaseTime { ms: 60_000, ..at(MS) };
+        let lease = engine.lease(&thread, b"k", minute).unwrap().unwrap();
+        for round in 0..20 {
+            let key = |number: u32| [round, number].map(u32::to_le_bytes).concat();
+            for number in 0..200 {
+                let key = key(number);
+                let request = StoreRequest::new(&key, StoreMode::Set);
+                engine.store(&Operation::new(&thread, NOW), &request, &[7; 100]).unwrap();
+            }
+            for number in 0..200 {
+                engine.delete(&Operation::new(&thread, NOW), &key(number), None).unwrap();
+            }
+            engine.maintain(&thread, NOW);
+        }
+        assert!(engine.counter(Counter::SegmentsCompacted) > 0, "nothing was compacted");
+        assert_eq!(engine.counter(Counter::Evictions), 0);
+        assert_eq!(engine.lease(&thread, b"k", minute).unwrap(), None);
+        assert!(engine.release_lease(&thread, b"k", lease).unwrap());
+        engine.validate().unwrap();
     }
 
     #[test]
