@@ -128,6 +128,12 @@ export class Loads<V> {
     readonly #leaders = new Map<string, Leader>();
     /** The loads that have failed in the last seconds, in the order of their times. */
     readonly #failures = new Map<string, Failure>();
+    /**
+     * When loads of the last seconds have ended with a result that cannot be stored: undefined, too
+     * large, or without memory. Callers that waited for it load at the same time: otherwise each
+     * would wait for the one before.
+     */
+    readonly #unstored = new Map<string, bigint>();
 
     constructor(cache: LoadedCache<V>) {
         this.#cache = cache;
@@ -163,7 +169,7 @@ export class Loads<V> {
             }
             if (found && this.#hasJustFailed(id)) return found.value;
             const lease = this.#takeLease(key, options.lease);
-            if (lease === undefined) wait = 0;
+            if (lease === undefined || began <= (this.#unstored.get(id) ?? -1n)) wait = 0;
             if (!lease && millisSince(began) < wait) {
                 if (found) return found.value;
                 this.#throwFailure(key, id, began);
@@ -228,9 +234,10 @@ export class Loads<V> {
             const context = { signal: controller.signal };
             const result = loading.run([...around, leader], async () => await load(context));
             const value = await aborted.or(result);
-            if (value !== undefined && leader.load && !leader.isOver) {
-                const secs = ttlSecs === 0 ? 0 : Math.min(ttlSecs + staleSecs, SECS_MAX);
-                this.#store(leader.load, value, secs);
+            const secs = ttlSecs === 0 ? 0 : Math.min(ttlSecs + staleSecs, SECS_MAX);
+            if (value === undefined || (!leader.isOver && !this.#store(leader.load, value, secs))) {
+                this.#unstored.delete(leader.id);
+                this.#unstored.set(leader.id, process.hrtime.bigint());
             }
             return value;
         } catch (error) {
@@ -248,13 +255,16 @@ export class Loads<V> {
         leader.end();
     }
 
-    #store(load: NativeLoad, value: V, secs: number): void {
+    /** Stores a result. Returns false if it cannot be stored, also not by another caller. */
+    #store(load: NativeLoad | null, value: V, secs: number): boolean {
         try {
-            this.#cache.finish(load, value, secs);
+            if (load) this.#cache.finish(load, value, secs);
+            return load !== null;
         } catch (error) {
             // The caller receives the value although it is too large or there is no memory. The
             // statistics of the cache count it.
             if (!isLarderError(error, 'ERR_LARDER_STORE') && !isLarderError(error, 'ERR_LARDER_TOO_LARGE')) throw error;
+            return false;
         }
     }
 
@@ -344,9 +354,14 @@ export class Loads<V> {
 
     /** Drops the errors that no caller waits for any more. */
     #forgetOldFailures(now: bigint): void {
+        const isOld = (nanos: bigint): boolean => now - nanos >= BigInt(NOTE_MILLIS) * 1_000_000n;
         for (const [id, { failedNanos }] of this.#failures) {
-            if (now - failedNanos < BigInt(NOTE_MILLIS) * 1_000_000n) return;
+            if (!isOld(failedNanos)) break;
             this.#failures.delete(id);
+        }
+        for (const [id, nanos] of this.#unstored) {
+            if (!isOld(nanos)) break;
+            this.#unstored.delete(id);
         }
     }
 }

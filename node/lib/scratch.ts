@@ -3,6 +3,8 @@
  * exists. Each thread has one.
  */
 
+import { markAsUntransferable } from 'node:worker_threads';
+
 import { native } from './native';
 
 /** The numbers of a report: what a get has found, where it begins, how long it is, its flags. */
@@ -34,6 +36,8 @@ export let slab = Buffer.alloc(0);
 export function renewSlab(): void {
     // Not a part of Node's pool, because the native module writes to all of it.
     slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
+    // A transfer of one Buffer would empty all others of its slab.
+    markAsUntransferable(slab.buffer);
     scratch.renew(slab);
 }
 

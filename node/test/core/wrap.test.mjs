@@ -122,17 +122,6 @@ both('a result that cannot be stored reaches its caller', async (cache) => {
     assert.equal(cache.get('text'), 'a\ud800');
 });
 
-both('after undefined each caller loads, one after the other', async (cache) => {
-    let running = 0;
-    const loader = async () => {
-        assert.equal((running += 1), 1);
-        await sleep(5);
-        running -= 1;
-    };
-    const callers = [1, 2, 3].map(() => cache.wrap('k', 1000, loader));
-    assert.deepEqual(await Promise.all(callers), [undefined, undefined, undefined]);
-});
-
 both('a key that changes during the load keeps its new state', async (cache) => {
     const changes = {
         deleted: () => cache.delete('k'),
@@ -361,4 +350,21 @@ test('a full cache that does not evict calls all loaders', async () => {
     const boom = new Error('boom');
     assert.equal(await cache.wrap('new', 1000, () => 'v'.repeat(1000)), 'v'.repeat(1000));
     await assert.rejects(cache.wrap('other', 1000, () => { throw boom; }), (error) => error === boom);
+});
+
+test('callers that wait for a result that cannot be stored load together', async () => {
+    const small = new Cache({ memory: '16M', itemMax: 2048 });
+    for (const result of [undefined, 'x'.repeat(5000)]) {
+        let running = 0;
+        let most = 0;
+        const load = async () => {
+            most = Math.max(most, ++running);
+            await sleep(50);
+            running--;
+            return result;
+        };
+        const loads = Array.from({ length: 20 }, () => small.wrap('k', 60_000, load));
+        assert.deepEqual(await Promise.all(loads), Array(20).fill(result));
+        assert.ok(most > 10, `${most} loads at the same time`);
+    }
 });

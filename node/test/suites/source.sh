@@ -26,7 +26,7 @@ enter_suite() {
     if [ "$(cat installed 2>/dev/null)" != "$*" ]; then
         rm -rf node_modules package.json package-lock.json
         echo '{ "private": true, "type": "module" }' >package.json
-        npm install --save-exact --no-audit --no-fund --loglevel error "$@"
+        npm install --ignore-scripts --save-exact --no-audit --no-fund --loglevel error "$@"
         echo "$*" >installed
     fi
     rm -rf node_modules/larder-cache
