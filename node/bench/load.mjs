@@ -113,7 +113,7 @@ async function ofServer(contender, cache) {
         'get': await timed(REMOTE_KEYS, async (at, end) => {
             for (; at < end; at++) sink = await contender.get(cache, keys[at]);
         }),
-        'get, 64 at once': await timed(REMOTE_KEYS, async (at, end) => {
+        'get, 64 together': await timed(REMOTE_KEYS, async (at, end) => {
             for (; at < end; at += AT_ONCE) {
                 const part = keys.slice(at, Math.min(end, at + AT_ONCE));
                 sink = await Promise.all(part.map((key) => contender.get(cache, key)));

@@ -20,6 +20,14 @@ const ATTEMPTS_MAX = 8;
 /** How long clients wait for the loader of another one. */
 const LEASE_MILLIS = 30_000;
 
+/** How many requests of one call wait for responses at the same time. */
+const BATCH_MAX = 5000;
+
+/** Divides a list, so that the time limit of a request does not include all others. */
+function* batches<T>(list: T[]): IterableIterator<T[]> {
+    for (let at = 0; at < list.length; at += BATCH_MAX) yield list.slice(at, at + BATCH_MAX);
+}
+
 /**
  * A client of larderd and memcached (1.6 or newer).
  *
@@ -99,13 +107,13 @@ export class Client<V = unknown> {
 
     /** Returns the values of several keys as a Map, without the keys that are absent. */
     async getMany<K extends Key>(keys: Iterable<K>, options?: RequestOptions): Promise<Map<K, V>> {
-        const names = [...keys];
-        const values = new Array<V | undefined>(names.length);
-        await abortable(this.#requests.gather(names, values, options), options?.signal);
         const found = new Map<K, V>();
-        for (let at = 0; at < names.length; at++) {
-            const value = values[at];
-            if (value !== undefined) found.set(names[at]!, value);
+        for (const names of batches([...keys])) {
+            const values = new Array<V | undefined>(names.length);
+            await abortable(this.#requests.gather(names, values, options), options?.signal);
+            for (const [at, value] of values.entries()) {
+                if (value !== undefined) found.set(names[at]!, value);
+            }
         }
         return found;
     }
@@ -127,18 +135,19 @@ export class Client<V = unknown> {
         ttl?: number,
         options?: RequestOptions,
     ): Promise<K[]> {
-        const list = [...items];
-        const stores = list.map(([key, value]) =>
-            this.#requests.store(key, value, ttl, '', undefined, options),
-        );
         const failed: K[] = [];
         let unexpected: unknown;
-        for (const [at, result] of (await Promise.allSettled(stores)).entries()) {
-            if (result.status === 'fulfilled' && result.value === Outcome.done) continue;
-            failed.push(list[at]![0]);
-            const error = result.status === 'rejected' ? (result.reason as unknown) : undefined;
-            if (error !== undefined && !replies.isNotStored(error) && !isUnavailable(error)) {
-                unexpected ??= error;
+        for (const list of batches([...items])) {
+            const stores = list.map(([key, value]) =>
+                this.#requests.store(key, value, ttl, '', undefined, options),
+            );
+            for (const [at, result] of (await Promise.allSettled(stores)).entries()) {
+                if (result.status === 'fulfilled' && result.value === Outcome.done) continue;
+                failed.push(list[at]![0]);
+                const error = result.status === 'rejected' ? (result.reason as unknown) : undefined;
+                if (error !== undefined && !replies.isNotStored(error) && !isUnavailable(error)) {
+                    unexpected ??= error;
+                }
             }
         }
         if (unexpected !== undefined) throw unexpected;

@@ -346,3 +346,12 @@ test('a codec makes and reads values of its tag', async (t) => {
     await assert.rejects(plain.get('set'), { code: 'ERR_LARDER_CODEC' });
     await assert.rejects(plain.set('object', {}), { code: 'ERR_LARDER_ARGUMENT' });
 });
+
+test('a batch may be longer than the queue of a connection', async (t) => {
+    const server = await startLarderd(t);
+    const client = new Client(server.tcp, { maxPending: 10_000 });
+    t.after(() => client.close());
+    const keys = Array.from({ length: 30_000 }, (_, number) => `k${number}`);
+    assert.deepEqual(await client.setMany(keys.map((key) => [key, 1])), []);
+    assert.equal((await client.getMany(keys)).size, keys.length);
+});
