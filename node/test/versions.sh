@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs all tests on other versions of Node, and a program on Bun and Deno: versions.sh [NAME...].
-# The names are 18, 20, 22, 24, 26, bun and deno, by default all. npm has their programs. Needs
-# `make all`.
+# Runs all tests on other versions of Node, and a program and the tests that can run there on Bun and
+# Deno: versions.sh [NAME...]. The names are 18, 20, 22, 24, 26, bun and deno, by default all. npm
+# has their programs. Needs `make all`.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,6 +26,14 @@ program_of() {
     echo "$folder/node_modules/.bin/${package%@*}"
 }
 
+# The other tests start programs with options of Node, or rely on the clock of Node, which all
+# processes share, or on memory that Deno does not detach.
+others=(core/input core/mapping core/wrap client/local client/protocol client/requests client/secure)
+files=("${others[@]/#/./test/}")
+files=("${files[@]/%/.test.mjs}")
+export LARDERD DENO_DIR=$out/cache
+LARDERD=$(realpath "${LARDERD:-${CARGO_TARGET_DIR:-$root/target}/release/larderd}")
+
 status=0
 for name; do
     program=$(program_of "$name")
@@ -33,6 +41,15 @@ for name; do
     [ "$name" != deno ] || run+=(run --allow-all)
     echo "== $name: $("$program" --version | head -n 1)"
     (cd "$here/.." && "${run[@]}" test/dist/smoke.cjs "$(mktemp -u)") || status=1
-    [[ $name = [bd]* ]] || NODE=$program "$here/run.sh" || status=1
+    case $name in
+        # It runs all files in one process, in which a file would end what the next one uses.
+        bun)
+            for file in "${files[@]}"; do
+                (cd "$here/.." && "$program" test --timeout 60000 "$file") || status=1
+            done
+            ;;
+        deno) (cd "$here/.." && "$program" test --allow-all --no-check "${files[@]}") || status=1 ;;
+        *) NODE=$program "$here/run.sh" || status=1 ;;
+    esac
 done
 exit $status

@@ -1,5 +1,5 @@
-// Uses the installed package: smoke.cjs FILE. FILE is the file of a shared cache. Runs on Node and
-// on Bun.
+// Uses the installed package: smoke.cjs FILE. FILE is the file of a shared cache. Runs on Node, Bun
+// and Deno.
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
@@ -24,8 +24,10 @@ async function main(file) {
     again.close();
     assert.throws(() => cache.get('key'), { code: 'ERR_LARDER_CLOSED' });
     fs.rmSync(file);
-    const runtime = process.versions.bun ? `Bun ${process.versions.bun}` : `Node ${process.version}`;
-    console.log(`smoke: passed: ${runtime}, ${process.arch}`);
+    const { node, ...others } = process.versions;
+    const runtime = ['bun', 'deno'].find((name) => others[name]);
+    const version = runtime ? `${runtime} ${others[runtime]}` : `node ${node}`;
+    console.log(`smoke: passed: ${version}, ${process.arch}`);
 }
 
 main(process.argv[2]);
