@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests on other versions of Node, and a program and the tests that can run there on Bun and
-# Deno: versions.sh [NAME...]. The names are 18, 20, 22, 24, 26, bun and deno, by default all. npm
+# Runs all tests on other versions of Node, and on Bun and Deno a program and the tests that can run
+# there: versions.sh [NAME...]. The names are 18, 20, 22, 24, 26, bun and deno, by default all. npm
 # has their programs. Needs `make all`.
 set -euo pipefail
 
