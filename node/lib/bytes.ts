@@ -74,3 +74,9 @@ function bytesOfView(view: ArrayBufferView): Uint8Array {
     }
     return new Uint8Array(bufferOfArray.call(view), offsetOfArray.call(view), lengthOfArray.call(view));
 }
+
+/** Returns several keys as an array. The characters of a string are hardly meant. */
+export function severalKeys<K extends Key>(keys: Iterable<K>): K[] {
+    if (typeof keys !== 'string') return [...keys];
+    throw wrongType(`several keys are an array or another iterable, found ${shown(keys)}`);
+}

@@ -1,11 +1,10 @@
 /** The class `Cache`. */
 
-import { isUtf8 } from 'node:buffer';
 import { resolve } from 'node:path';
 
-import { bytesOf, nativeKey, nativePrefix } from './bytes';
-import { codecOf, decoded, encoded, json, type Codec, Tag } from './codec';
-import { failure, isLarderError, shown, wrongType, wrongValue } from './errors';
+import { bytesOf, nativeKey, nativePrefix, severalKeys } from './bytes';
+import { codecOf, decoded, decodedLong, encoded, json, type Codec, Tag } from './codec';
+import { failure, isNoRoom, shown, wrongType, wrongValue } from './errors';
 import { Lease } from './lease';
 import { Loads, type CheckedLoadOptions, type LoadContext, type LoadOptions } from './load';
 import { Answer, type Key, Mode, type NativeCache, type NativeLoad, native, type Operations } from './native';
@@ -579,29 +578,11 @@ export class Cache<V = unknown> implements Iterable<[string | Buffer, V]> {
     }
 }
 
-/** Returns several keys as an array. The characters of a string are hardly meant. */
-function severalKeys<K extends Key>(keys: Iterable<K>): K[] {
-    if (typeof keys !== 'string') return [...keys];
-    throw wrongType(`several keys are an array or another iterable, found ${shown(keys)}`);
-}
-
 /** The fourth argument of a native store for bytes with these flags. */
 function how(mode: Mode, flags: number): number {
     return mode + 16 * (flags + 1);
 }
 
-/** Makes the value of a copy that is too long for the slab. */
-function decodedLong(codec: Codec | null, bytes: Buffer, flags: number): unknown {
-    if (flags === Tag.bytes) return bytes;
-    if (flags !== Tag.text) return decoded(codec, bytes, flags);
-    if (!isUtf8(bytes)) throw failure('ERR_LARDER_CODEC', 'the value is not text in UTF-8, although its flags say so');
-    return bytes.toString();
-}
-
 function isWellFormed(text: string): boolean {
     return !/\p{Surrogate}/u.test(text);
-}
-
-function isNoRoom(error: unknown): boolean {
-    return isLarderError(error, 'ERR_LARDER_STORE') || isLarderError(error, 'ERR_LARDER_TOO_LARGE');
 }

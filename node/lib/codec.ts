@@ -1,5 +1,6 @@
 /** How values that are neither text, bytes nor numbers become bytes, and back. */
 
+import { isUtf8 } from 'node:buffer';
 import { types } from 'node:util';
 
 import { ownBytes } from './bytes';
@@ -117,4 +118,12 @@ export function decoded(codec: Codec | null, bytes: Buffer, flags: number): unkn
             cause: error,
         });
     }
+}
+
+/** Makes the value of a copy that is too long for the slab. */
+export function decodedLong(codec: Codec | null, bytes: Buffer, flags: number): unknown {
+    if (flags === Tag.bytes) return bytes;
+    if (flags !== Tag.text) return decoded(codec, bytes, flags);
+    if (!isUtf8(bytes)) throw failure('ERR_LARDER_CODEC', 'the value is not text in UTF-8, although its flags say so');
+    return bytes.toString();
 }

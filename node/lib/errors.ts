@@ -92,3 +92,8 @@ function nameOfClass(value: object): string {
     }
     return 'an object';
 }
+
+/** True if a cache has no room for an item: it is too large, or there is no memory for it. */
+export function isNoRoom(error: unknown): boolean {
+    return isLarderError(error, 'ERR_LARDER_STORE') || isLarderError(error, 'ERR_LARDER_TOO_LARGE');
+}

@@ -19,7 +19,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createHash } from 'node:crypto';
 
-import { failure, isLarderError, messageOf, shown } from './errors';
+import { failure, isLarderError, isNoRoom, messageOf, shown } from './errors';
 import type { Key, NativeLease, NativeLoad } from './native';
 import { SECS_MAX } from './options';
 
@@ -263,7 +263,7 @@ export class Loads<V> {
         } catch (error) {
             // The caller receives the value although it is too large or there is no memory. The
             // statistics of the cache count it.
-            if (!isLarderError(error, 'ERR_LARDER_STORE') && !isLarderError(error, 'ERR_LARDER_TOO_LARGE')) throw error;
+            if (!isNoRoom(error)) throw error;
             return false;
         }
     }

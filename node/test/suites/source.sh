@@ -11,6 +11,7 @@ pids=()
 trap 'end_suite' EXIT
 
 end_suite() {
+    # A process may have ended by itself.
     [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
     wait
     rm -rf "$FOLDER"
