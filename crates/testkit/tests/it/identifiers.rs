@@ -8,7 +8,7 @@ use crate::tidy::{comment, documents, files, ticked};
 
 /// Extensions of the files whose words count as code.
 const SOURCES: &[&str] =
-    &["rs", "go", "c", "h", "py", "sh", "toml", "txt", "json", "js", "php", "mk"];
+    &["rs", "go", "c", "h", "py", "sh", "toml", "txt", "json", "js", "mjs", "ts", "php", "mk"];
 
 /// Extensions of the files whose comments are checked.
 const COMMENTED: &[&str] = &["rs", "go", "c", "h"];

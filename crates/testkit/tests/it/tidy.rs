@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::root;
 
@@ -24,33 +25,33 @@ const BANNED: &[&str] = &[
 ];
 
 /// Folders whose files are not written by hand, or not ours.
-const SKIPPED: &[&str] = &[".git", "target", "corpus", "artifacts", "node_modules", "decisions"];
+const SKIPPED: &[&str] = &["corpus", "artifacts", "decisions"];
 
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
-        let (path, name) = (entry.path(), entry.file_name());
-        if SKIPPED.contains(&name.to_str().unwrap()) || entry.file_type().unwrap().is_symlink() {
-            continue;
-        }
-        if path.is_dir() {
-            walk(&path, found);
-        } else {
-            found.push(path);
-        }
-    }
+/// Returns the paths of tracked files and of new files that git does not ignore, relative to the
+/// root. Ignored files are not in a fresh clone, and a rule must have the same result there.
+fn listed() -> Vec<PathBuf> {
+    let of_git = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let listed = Command::new("git").args(of_git).current_dir(root()).output().unwrap();
+    assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    let names = String::from_utf8(listed.stdout).unwrap();
+    let paths = names.split_terminator('\0').map(PathBuf::from);
+    let is_skipped = |path: &PathBuf| {
+        path.iter().any(|part| SKIPPED.contains(&part.to_str().unwrap()))
+            || root().join(path).is_symlink()
+    };
+    paths.filter(|path| !is_skipped(path)).collect()
 }
 
 /// Returns the names, relative to the root, and texts of all files with one of these extensions.
 pub(crate) fn files(extensions: &[&str]) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    walk(&root(), &mut found);
+    let mut found = listed();
     found.sort();
     let has = |path: &PathBuf| {
         path.extension().is_some_and(|of| extensions.contains(&of.to_str().unwrap()))
     };
     let text = |path: PathBuf| {
-        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-        fs::read_to_string(path).ok().map(|text| (name, text))
+        let name = path.to_str().unwrap().to_owned();
+        fs::read_to_string(root().join(path)).ok().map(|text| (name, text))
     };
     found.into_iter().filter(has).filter_map(text).collect()
 }

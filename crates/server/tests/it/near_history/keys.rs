@@ -89,8 +89,9 @@ impl Keys {
         if let Ok(terms) = terms(&origins.addresses[0]) {
             for pair in [0, 2] {
                 let named = |kind: Kind| {
-                    let names =
-                        (10 * CANDIDATES..11 * CANDIDATES).map(move |number| name(kind, number));
+                    // The numbers of the pairs differ, because two keys of one name are one key.
+                    let numbers = (10 + pair) * CANDIDATES..(11 + pair) * CANDIDATES;
+                    let names = numbers.map(move |number| name(kind, number));
                     names.filter(|name| origins.owner_of(name) == 0)
                 };
                 let buckets: HashMap<u32, String> =
