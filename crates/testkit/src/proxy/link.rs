@@ -23,6 +23,8 @@ struct Shared {
     server: TcpStream,
     flows: Mutex<Flows>,
     is_cut: AtomicBool,
+    /// True if bytes of a direction are missing. Written under the lock of `flows`.
+    has_lost: AtomicBool,
     /// The number of directions whose sender has closed them.
     closed: AtomicU64,
     bytes: AtomicU64,
@@ -41,8 +43,9 @@ impl Link {
             stream.set_nonblocking(true)?;
         }
         let flows = Mutex::new(flows);
-        let (is_cut, closed, bytes) = Default::default();
-        let link = Self(Arc::new(Shared { client, server, flows, is_cut, closed, bytes }));
+        let (is_cut, has_lost, closed, bytes) = Default::default();
+        let shared = Shared { client, server, flows, is_cut, has_lost, closed, bytes };
+        let link = Self(Arc::new(shared));
         for direction in [Direction::ToServer, Direction::ToClient] {
             let link = link.clone();
             thread::spawn(move || {
@@ -54,9 +57,14 @@ impl Link {
         Ok(link)
     }
 
-    /// Sets what happens to the next bytes.
+    /// Sets what happens to the next bytes. Cuts the link if bytes are missing and other flows
+    /// follow: a peer would take the next response for that of an earlier request.
     pub fn set(&self, flows: &Flows) {
-        *lock(&self.0.flows) = flows.clone();
+        let mut current = lock(&self.0.flows);
+        if self.0.has_lost.load(Relaxed) && *current != *flows {
+            self.cut();
+        }
+        *current = flows.clone();
     }
 
     /// Closes both connections. Bytes that are delayed disappear.
@@ -96,7 +104,7 @@ impl Link {
                     Ok(count) => {
                         piece.truncate(count);
                         self.0.bytes.fetch_add(count as u64, Relaxed);
-                        queue.push(piece, &self.flow(direction));
+                        queue.push(piece, &self.next_flow(direction));
                     }
                     Err(error) if is_transient(&error) => {}
                     Err(error) => return Err(error),
@@ -114,12 +122,17 @@ impl Link {
         Ok(())
     }
 
-    fn flow(&self, direction: Direction) -> Flow {
+    /// Returns the flow of bytes that have arrived.
+    fn next_flow(&self, direction: Direction) -> Flow {
         let flows = lock(&self.0.flows);
-        match direction {
+        let flow = match direction {
             Direction::ToServer => flows.to_server.clone(),
             Direction::ToClient => flows.to_client.clone(),
+        };
+        if matches!(flow, Flow::Swallow | Flow::Garbage(_)) {
+            self.0.has_lost.store(true, Relaxed);
         }
+        flow
     }
 }
 

@@ -29,11 +29,12 @@ pub enum Flow {
     Pass,
     /// They are sent on after this time.
     Delay(Duration),
-    /// They disappear. The link is only fit to be cut afterwards.
+    /// They disappear. Other flows afterwards cut the link.
     Swallow,
     /// They are sent on at this number of bytes per second, at most 100 pieces per second.
     Slow(u64),
-    /// These bytes are sent in place of each piece that arrives.
+    /// These bytes are sent in place of each piece that arrives. Other flows afterwards cut the
+    /// link.
     Garbage(Vec<u8>),
 }
 

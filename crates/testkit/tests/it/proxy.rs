@@ -98,6 +98,24 @@ fn a_swallowed_request_has_no_answer() {
 }
 
 #[test]
+fn a_link_with_missing_bytes_is_cut_before_others_pass() {
+    let proxy = echo();
+    let mut stream = connect(&proxy);
+    ask(&mut stream, b"there");
+    proxy.set(&Flows::never_answers());
+    stream.write_all(b"lost").unwrap();
+    while proxy.links().iter().any(|link| link.bytes() < 18) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    proxy.set(&Flows::default());
+    // Fails if the link is cut.
+    let _ = stream.write_all(b"next");
+    let answer = stream.read(&mut [0; 8]).unwrap_or(0);
+    assert_eq!(answer, 0, "a client takes the answer to `next` for that to `lost`");
+    assert!(proxy.links().is_empty());
+}
+
+#[test]
 fn a_slow_answer_takes_its_time() {
     let proxy = echo();
     proxy.set(&Flows { to_server: Flow::Pass, to_client: Flow::Slow(1000) });
