@@ -53,6 +53,11 @@ bench-engine: ## Gets and sets of the library and of other caches in Rust; LARDE
 bench-scale: ## Many threads, one hot key, many peers, many segments; LARDER_ROUNDS=1000, 5 min
 	$(ENGINE) threads hotkey peers segments
 
+bench-cores: build $(MEMCACHED) ## Server, engine, Go and PHP on 1 to 16 processors, and a picture, 8 min
+	MEMCACHED=$(MEMCACHED) crates/bench/cores/build.sh
+	crates/bench/cores/measure.py
+	crates/bench/cores/draw.py
+
 bench-local: build ## A get in a server's memory and one through its socket, 1 min
 	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
 

@@ -1,7 +1,8 @@
 <?php
 // Runs the loads on one cache in this process, and prints their times as one line of JSON:
 // `php ARGUMENTS load.php CACHE WORKERS < SETTINGS`. `run.php` starts it. The settings are the
-// arguments of `caches()` as JSON.
+// arguments of `caches()` as JSON. With `together` as a third argument a single worker also runs
+// the loads of several.
 //
 // A pass is a loop over all keys. The first pass of a write takes the memory from the system and is
 // reported separately. Values of 8 KB are made before each batch, outside the measured time. Each
@@ -29,7 +30,8 @@ $shuffled = $keys;
 mt_srand(1);
 shuffle($shuffled);
 
-echo json_encode($workers > 1 ? of_workers($cache_code, $keys, $workers)
+$is_together = $workers > 1 || ($argv[3] ?? '') === 'together';
+echo json_encode($is_together ? of_workers($cache_code, $keys, $workers)
     : of_one($cache_code, $keys, $shuffled)), "\n";
 
 /** Returns the times of one process: nanoseconds per operation, one number for each pass. */

@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ var (
 	caches = flag.String("caches", "larder,BigCache,nothing", "caches to fill")
 	rounds = flag.Int("rounds", 15, "rounds of the threads; 0 skips them")
 	one    = flag.String("one", "", "measure only this in this process: a cache, or threads")
+	counts = flag.String("threads", "", "numbers of threads, such as 1,2,4 (default two for each processor, and 400)")
 )
 
 func main() {
@@ -66,7 +68,7 @@ func all() error {
 	}
 	for _, name := range names {
 		process := exec.Command(os.Args[0], "-one", name,
-			"-items", fmt.Sprint(*items), "-rounds", fmt.Sprint(*rounds))
+			"-items", fmt.Sprint(*items), "-rounds", fmt.Sprint(*rounds), "-threads", *counts)
 		process.Stdout, process.Stderr = os.Stdout, os.Stderr
 		if err := process.Run(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -137,11 +139,22 @@ func longestPause() (longest time.Duration) {
 	return longest
 }
 
-// threads compares the throughput of 400 threads with the throughput of two threads for each
-// processor, on caches of 64 MiB. A tenth of the operations are sets. The two take turns.
+// threads compares the throughput of several numbers of threads, by default of two threads for each
+// processor and of 400, on caches of 64 MiB. A tenth of the operations are sets. The numbers take
+// turns.
 func threads() error {
-	few, many := 2*runtime.GOMAXPROCS(0), 400
-	var caches [2]*larder.Cache
+	numbers := []int{2 * runtime.GOMAXPROCS(0), 400}
+	if *counts != "" {
+		numbers = nil
+		for _, word := range strings.Split(*counts, ",") {
+			number, err := strconv.Atoi(word)
+			if err != nil || number < 1 {
+				return fmt.Errorf("-threads: %q is not a number of threads", word)
+			}
+			numbers = append(numbers, number)
+		}
+	}
+	caches := make([]*larder.Cache, len(numbers))
 	for at := range caches {
 		var err error
 		if caches[at], err = larder.Open(larder.Options{Memory: 64 << 20}); err != nil {
@@ -152,21 +165,30 @@ func threads() error {
 	for at := range names {
 		names[at] = fmt.Sprintf("key:%012d", at)
 	}
-	var best [2]float64
-	var ratios []float64
+	best := make([]float64, len(numbers))
+	ratios := make([][]float64, len(numbers))
 	for range *rounds {
-		var rates [2]float64
-		for at, count := range []int{few, many} {
-			rates[at] = throughput(caches[at], names, count)
-			best[at] = max(best[at], rates[at])
+		var first float64
+		for at, count := range numbers {
+			rate := throughput(caches[at], names, count)
+			if at == 0 {
+				first = rate
+			}
+			best[at] = max(best[at], rate)
+			ratios[at] = append(ratios[at], rate/first)
 		}
-		ratios = append(ratios, rates[1]/rates[0])
 	}
-	slices.Sort(ratios)
 	fmt.Printf("\n| threads on 64 MiB, a tenth sets | operations per second, at best | ratio |\n|---|--:|--:|\n")
-	fmt.Printf("| %d | %.2f M | |\n", few, best[0]/1e6)
-	fmt.Printf("| %d | %.2f M | %.2f, median of %d rounds %.2f (%.2f–%.2f) |\n", many, best[1]/1e6,
-		best[1]/best[0], len(ratios), ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+	for at, count := range numbers {
+		fmt.Printf("| %d | %.2f M |", count, best[at]/1e6)
+		if at == 0 {
+			fmt.Println(" |")
+			continue
+		}
+		slices.Sort(ratios[at])
+		fmt.Printf(" %.2f, median of %d rounds %.2f (%.2f–%.2f) |\n", best[at]/best[0], *rounds,
+			ratios[at][*rounds/2], ratios[at][0], ratios[at][*rounds-1])
+	}
 	return nil
 }
 

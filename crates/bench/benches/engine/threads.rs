@@ -198,12 +198,20 @@ impl Scene {
     }
 }
 
+/// Returns the numbers of busy threads in `LARDER_THREADS`, such as `1,2,4`, without idle ones.
+fn asked_counts() -> Option<Vec<(usize, usize)>> {
+    let asked = std::env::var("LARDER_THREADS").ok()?;
+    let number = |word: &str| word.parse().expect("LARDER_THREADS has numbers with commas");
+    Some(asked.split(',').map(|word| (number(word), 0)).collect())
+}
+
 /// Prints the throughput of each cache for each number of threads.
 pub(crate) fn print_threads(is_measuring: bool) {
     let (rounds, slice, counts) = match is_measuring {
         true => (5, Duration::from_millis(60), &COUNTS[..]),
         false => (1, Duration::from_millis(1), &COUNTS[..3]),
     };
+    let counts = asked_counts().unwrap_or_else(|| counts.to_vec());
     println!();
     println!("many threads, {ITEMS} items, {} MiB: million operations/s, and", MEMORY_BYTES >> 20);
     println!("of best: throughput / that of the best number of threads");
