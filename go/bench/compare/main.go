@@ -42,9 +42,9 @@ memory is that of larder. "aside, View" is the same with View.
 `
 
 type options struct {
-	caches, loads string
-	rounds        int
-	length        time.Duration
+	caches, loads, ops string
+	rounds             int
+	length             time.Duration
 	// settle is the time between the filling and the first round.
 	settle   time.Duration
 	settings []setting
@@ -87,6 +87,7 @@ func main() {
 	o := options{draws: bench.Draws}
 	flag.StringVar(&o.caches, "caches", strings.Join(names(), ","), "caches to measure")
 	flag.StringVar(&o.loads, "loads", "", "measure the loads whose names contain this, such as 10 KiB or full")
+	flag.StringVar(&o.ops, "ops", "", "measure the operations whose names contain this, such as Set")
 	flag.IntVar(&o.rounds, "rounds", 7, "rounds of each operation")
 	flag.DurationVar(&o.length, "time", 200*time.Millisecond, "duration of a round")
 	flag.DurationVar(&o.settle, "settle", 5*time.Second,
@@ -213,6 +214,9 @@ func measure(load bench.Load, kinds []bench.Kind, o opener) (t table, err error)
 	}
 	time.Sleep(o.settle)
 	for _, op := range load.Ops() {
+		if !strings.Contains(op, o.ops) {
+			continue
+		}
 		for range o.rounds {
 			for _, p := range t.rows {
 				if !slices.Contains(p.ready.Ops, op) {
