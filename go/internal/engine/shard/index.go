@@ -36,11 +36,17 @@ type index struct {
 	overflowNext  uint32
 	overflowFree  []uint32
 	moving        []record.Slot
+	// forgottenFrom is the age from which the slots of evicted items are no ghosts: see isGhost.
+	forgottenFrom int64
 }
 
 func (s *Shard) openIndex() {
 	s.pageShift = uint(bits.Len(uint(s.segmentBytes/groupBytes)) - 1)
 	s.firstLevel = s.pageShift
+	s.forgottenFrom = ghostAges + 1
+	if s.config.NoGhosts {
+		s.forgottenFrom = 1
+	}
 	// Segment 0 contains the first groups. With generation 1, a slot word of zero (segment 0,
 	// generation 0) refers to no record.
 	s.generations[0].Store(1)
@@ -133,24 +139,23 @@ func (s *Shard) lookup(hash uint64, key string, found *place) {
 	s.offer(first, tag, found)
 }
 
+// The ranks of slots: how suitable a slot is for a new item. The ghost of the key itself is best,
+// because the new item makes it useless. The ghost of another key is worst, because it is lost.
+const (
+	isTaken = iota
+	isOtherGhost
+	isForgotten
+	isEmpty
+	isOwnGhost
+)
+
 // offer finds the best free slot for a new item, and whether the groups contain a ghost of its key.
 func (s *Shard) offer(g group, tag uint64, found *place) {
-	for rank := 0; ; {
-		for number := range slots {
-			at := g.slot(number)
-			slot := load(at)
-			if number == last && slot.IsLink() {
-				break
-			}
-			if s.isLive(slot) {
-				continue
-			}
-			isGhost := s.isGhost(slot)
-			isOwn := isGhost && slot.Tag() == tag
-			found.isGhost = found.isGhost || isOwn
-			if offered := rankFree(slot, isGhost, isOwn); offered > rank {
-				found.free, rank = at, offered
-			}
+	for best := isTaken; ; {
+		number, rank := s.bestSlot(g, tag)
+		if rank > best {
+			best = rank
+			found.free, found.isGhost = g.slot(number), rank == isOwnGhost
 		}
 		slot := load(g.slot(last))
 		if !slot.IsLink() {
@@ -160,19 +165,33 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 	}
 }
 
-// rankFree returns how suitable a slot without a live record is for a new item. The ghost of the
-// key itself is best, because the new item makes it useless. The ghost of another key is worst,
-// because it is lost.
-func rankFree(slot record.Slot, isGhost, isOwn bool) int {
-	switch {
-	case isOwn:
-		return 4
-	case slot == 0:
-		return 3
-	case !isGhost:
-		return 2
+// bestSlot returns the first of the best slots of a group, and its rank.
+//
+// In a full cache the slots of a group are live, ghosts or forgotten, in no pattern that a processor
+// could predict. bestSlot therefore has no branches that depend on them.
+func (s *Shard) bestSlot(g group, tag uint64) (number, found int) {
+	// The rank of a slot, times the number of slots, and less for the later ones of equal slots.
+	best := 0
+	generations, forgottenFrom := s.generations, s.forgottenFrom
+	for number := range slots {
+		slot := load(g.slot(number))
+		segment := slot.Segment()
+		if segment >= len(generations) {
+			// A link is taken.
+			continue
+		}
+		age := int64((generations[segment].Load() - slot.Generation()) % record.Generations)
+		// The shift gives -1 for a negative number, and otherwise 0.
+		rank := isForgotten + int((age-forgottenFrom)>>63) + int((age-1)>>63)
+		if slot == 0 {
+			rank = isEmpty
+		}
+		if slot.Tag() == tag && rank == isOtherGhost {
+			rank = isOwnGhost
+		}
+		best = max(best, rank*slots+last-number)
 	}
-	return 1
+	return last - best%slots, best / slots
 }
 
 // find returns the address of the slot that contains a word, or nil.

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"hash/maphash"
+	"math/rand"
 	"testing"
 	"unsafe"
 
@@ -311,5 +312,54 @@ func TestReadersFindAllItemsBetweenTheStepsOfASplit(t *testing.T) {
 		look("clearing")
 		s.joinChain(old, groups+1)
 		look("joining")
+	}
+}
+
+func TestTheFirstOfTheBestSlotsIsOffered(t *testing.T) {
+	s, _ := openShard(t)
+	const tag = 7
+	for segment := range s.generations {
+		s.generations[segment].Store(uint32(20 + segment))
+	}
+	s.generations[0].Store(1)
+	words := new([slots]uint64)
+	g := group{unsafe.Pointer(words)}
+	random := rand.New(rand.NewSource(1))
+	seen := map[int]int{}
+	for range 20_000 {
+		for number := range words {
+			words[number] = 0
+			if random.Intn(8) > 0 {
+				segment := 1 + random.Intn(testSegments-1)
+				age := []int{0, 0, 0, 1, ghostAges, ghostAges + 1}[random.Intn(6)]
+				slot := record.MakeSlot(uint64(tag+random.Intn(2)), uint32(20+segment-age), segment, 8)
+				words[number] = uint64(slot)
+			}
+		}
+		wantNumber, want := last, isTaken
+		for number := range slots {
+			slot, rank := load(g.slot(number)), isForgotten
+			switch {
+			case s.isLive(slot):
+				rank = isTaken
+			case slot == 0:
+				rank = isEmpty
+			case s.isGhost(slot) && slot.Tag() == tag:
+				rank = isOwnGhost
+			case s.isGhost(slot):
+				rank = isOtherGhost
+			}
+			if rank > want {
+				wantNumber, want = number, rank
+			}
+		}
+		number, rank := s.bestSlot(g, tag)
+		if rank != want || rank > isTaken && number != wantNumber {
+			t.Fatalf("slots %x: slot %d of rank %d, want slot %d of rank %d", words, number, rank, wantNumber, want)
+		}
+		seen[rank]++
+	}
+	if len(seen) != isOwnGhost+1 {
+		t.Errorf("the ranks and their numbers are %v, want all ranks", seen)
 	}
 }

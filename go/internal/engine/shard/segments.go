@@ -135,11 +135,11 @@ const (
 // isGhost returns true if a slot refers to an item that was recently evicted from the small pool.
 func (s *Shard) isGhost(slot record.Slot) bool {
 	segment := slot.Segment()
-	if slot == 0 || segment >= len(s.generations) || s.config.NoGhosts {
+	if slot == 0 || segment >= len(s.generations) {
 		return false
 	}
-	age := (s.generations[segment].Load() - slot.Generation()) % record.Generations
-	return age != 0 && age <= ghostAges
+	age := int64((s.generations[segment].Load() - slot.Generation()) % record.Generations)
+	return age > 0 && age < s.forgottenFrom
 }
 
 // retire makes all slots that refer to a segment invalid, and frees the segment. It raises the
