@@ -63,6 +63,9 @@ type Config struct {
 	// TrackAccess records the second of the last access of each item. Each read then also reads the
 	// clock.
 	TrackAccess bool
+	// streams makes a small cache write long values past the processor's cache, as large caches do. It
+	// is for tests.
+	streams bool
 	// NoGhosts disables ghosts: an item that is stored again soon after its eviction is treated like
 	// a new item. It is for measurements.
 	NoGhosts bool
@@ -137,6 +140,10 @@ const (
 	// segments as large as this allows, between segmentBytesMin and segmentBytesMax.
 	segmentsMin = 128
 )
+
+// streamsFrom is the size of a cache from which long values are written past the processor's cache.
+// Smaller caches may fit into it.
+const streamsFrom = 64 << 20
 
 // itemMax returns the size of the largest item that a shard can store.
 func (g geometry) itemMax() int { return shard.ItemMax(g.segments, g.segmentBytes) }
@@ -249,7 +256,7 @@ func open(config Config, geometry geometry, seed maphash.Seed) (*Engine, error) 
 			Segments: geometry.segments, SegmentBytes: geometry.segmentBytes,
 			Number: number, Shards: len(e.shards), Pins: e.pins, Seed: seed,
 			Tokens: config.CAS, Accesses: config.TrackAccess, Reports: config.OnRemove != nil,
-			NoGhosts: config.NoGhosts, Taken: taken,
+			NoGhosts: config.NoGhosts, Taken: taken, Streams: config.streams || arena.Bytes() >= streamsFrom,
 			Now: config.Now,
 		})
 	}

@@ -32,13 +32,17 @@ func isStamped(value []byte, number int) bool {
 // TestGoroutinesNeverSeeAWrongValue runs readers, writers and clears in a memory that is constantly
 // reused.
 func TestGoroutinesNeverSeeAWrongValue(t *testing.T) {
-	for _, shape := range []struct{ segments, bytes, keys, sizeMax int }{
-		{64, 4 << 10, 2000, 400},
-		{64, 16 << 10, 200, 7000},
-		{64, 8 << 10, 60, 20_000},
-		{256, 4 << 10, 40_000, 20},
+	for _, shape := range []struct {
+		segments, bytes, keys, sizeMax int
+		streams                        bool
+	}{
+		{64, 4 << 10, 2000, 400, false},
+		{64, 16 << 10, 200, 7000, false},
+		{64, 16 << 10, 200, 7000, true},
+		{64, 8 << 10, 60, 20_000, true},
+		{256, 4 << 10, 40_000, 20, false},
 	} {
-		cache := openTiny(t, Config{CAS: true}, shape.segments, shape.bytes)
+		cache := openTiny(t, Config{CAS: true, streams: shape.streams}, shape.segments, shape.bytes)
 		stop := time.Now().Add(1500 * time.Millisecond)
 		var all sync.WaitGroup
 		for worker := range 8 {

@@ -192,7 +192,7 @@ func (s *Shard) copyOut(r record.Record, h record.Header, pass *pass) (room, boo
 	if !ok {
 		return room, false
 	}
-	copy(room.record.All(h), r.All(h))
+	s.copy(room.record.All(h), r.All(h))
 	room.record.SetHeader(h.WithFrequency(pass.frequencyAfter(h.Frequency())))
 	pass.left -= bytes
 	pass.moved += bytes

@@ -142,6 +142,10 @@ func (s *Shard) ExpectRecord(hash uint64) {
 // it with the lock held: the group of the key, the old record, and the memory for the new record,
 // which has a length of bytes.
 func (s *Shard) Warm(hash uint64, bytes int) {
+	if s.streams(bytes) {
+		// The rest of the memory is not read.
+		bytes = 1
+	}
 	prefetch.WriteBehind(&s.tail, min(bytes, warmBytes))
 	if at := s.candidate(hash); at != 0 {
 		prefetch.Write(at)

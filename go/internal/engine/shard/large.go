@@ -76,7 +76,7 @@ func (s *Shard) putPieces(r *Request, pool pool, size int) ([]room, bool) {
 		s.hold(room.segment)
 		room.record.SetHeader(h)
 		room.record.Fill(h, "", 0, r.Hash, 0)
-		copy(room.record.Value(h), part)
+		s.copy(room.record.Value(h), part)
 		rooms = append(rooms, room)
 	}
 	return rooms, true

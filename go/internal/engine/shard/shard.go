@@ -44,6 +44,9 @@ type Config struct {
 	Shards int
 	// Accesses records the second of the last access of each item.
 	Accesses bool
+	// Streams is true if the cache is larger than the caches of processors. The memory of a new record
+	// is then rarely in the processor's cache, and long values are written past it.
+	Streams bool
 	// NoGhosts makes the shard ignore ghosts.
 	NoGhosts bool
 	// Reports makes the shard collect the items that leave it. Unlock returns them.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"larder.example/larder/internal/engine/record"
+	"larder.example/larder/internal/engine/stream"
 )
 
 // The errors of changes that do not take place.
@@ -164,13 +165,13 @@ func (s *Shard) put(r *Request, found *place) (uint64, error) {
 		s.hold(room.segment)
 		s.mutex.Unlock()
 		room.record.Fill(h, r.Key, r.Deadline, token, r.Flags)
-		copy(room.record.Value(h), r.Value)
+		s.copy(room.record.Value(h), r.Value)
 		s.mutex.Lock()
 		s.letGo(room.segment)
 		moved = true
 	} else {
 		room.record.Fill(h, r.Key, r.Deadline, token, r.Flags)
-		copy(room.record.Value(h), r.Value)
+		s.copy(room.record.Value(h), r.Value)
 	}
 	if moved {
 		s.present(r.Hash, r.Key, found)
@@ -189,6 +190,21 @@ func (s *Shard) put(r *Request, found *place) (uint64, error) {
 func (s *Shard) mayUnlock(number int32) bool {
 	limit := max(s.limit/32, 1)
 	return s.segments[number].pending > 0 || s.pendingSegments < limit
+}
+
+// streamedBytes is the length from which bytes of a record are written past the processor's cache.
+const streamedBytes = 2048
+
+// streams returns true if a value of this length is written past the processor's cache.
+func (s *Shard) streams(bytes int) bool { return s.config.Streams && bytes >= streamedBytes }
+
+// copy copies bytes to a record that no reader can reach yet.
+func (s *Shard) copy(dst, src []byte) {
+	if s.streams(len(src)) {
+		stream.Copy(dst, src)
+	} else {
+		copy(dst, src)
+	}
 }
 
 // giveUp handles a request for which there is no memory. It removes the item that the request would
