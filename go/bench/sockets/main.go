@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -50,6 +51,7 @@ func main() {
 	log.SetFlags(0)
 	rounds := flag.Int("rounds", 5, "measurements per load, of which the median is printed")
 	length := flag.Duration("time", time.Second, "duration of a measurement")
+	only := flag.String("loads", "", "measure the loads whose names contain this, such as get of")
 	server := flag.String("server", os.Getenv("LARDERD"), "path of larderd")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
@@ -60,12 +62,12 @@ func main() {
 	if *server == "" {
 		log.Fatal("no larderd: set -server or LARDERD, such as ../../target/release/larderd")
 	}
-	if err := run(*server, *rounds, *length); err != nil {
+	if err := run(*server, *only, *rounds, *length); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(server string, rounds int, length time.Duration) error {
+func run(server, only string, rounds int, length time.Duration) error {
 	folder, err := os.MkdirTemp("", "sockets")
 	if err != nil {
 		return err
@@ -90,7 +92,7 @@ func run(server string, rounds int, length time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return compare(ours, connectTheirs(socket), rounds, length)
+	return compare(ours, connectTheirs(socket), only, rounds, length)
 }
 
 func await(socket string) error {
@@ -154,7 +156,7 @@ func loads() (all []load) {
 	return all
 }
 
-func compare(ours, theirs remote, rounds int, length time.Duration) error {
+func compare(ours, theirs remote, only string, rounds int, length time.Duration) error {
 	for _, key := range newKeys() {
 		if err := ours.set(key, make([]byte, valueBytes)); err != nil {
 			return err
@@ -163,6 +165,9 @@ func compare(ours, theirs remote, rounds int, length time.Duration) error {
 	fmt.Printf("keys per second of the client's CPU time, %d goroutines, unix socket; median of %d rounds\n\n", goroutines, rounds)
 	fmt.Println("| | larder | gomemcache | ratio |\n|---|--:|--:|--:|")
 	for _, load := range loads() {
+		if !strings.Contains(load.name, only) {
+			continue
+		}
 		var our, their, ratios []float64
 		for range rounds {
 			for _, one := range []struct {
