@@ -34,8 +34,8 @@ func BenchmarkGetMany(b *testing.B) {
 	cn.dialect = wire.Meta
 	b.ReportAllocs()
 	for b.Loop() {
-		g := &group{keys: keys}
-		if err := cn.getMany(keys, g.newItem()); err != nil {
+		g := &group{keys: keys, wanted: len(keys)}
+		if err := cn.getMany(keys, g.newItem); err != nil {
 			b.Fatal(err)
 		}
 	}

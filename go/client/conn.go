@@ -46,6 +46,7 @@ type conn struct {
 type metaMessages struct {
 	request  wire.MetaRequest
 	response wire.MetaResponse
+	batch    metaBatch
 }
 
 type textMessages struct {
@@ -62,10 +63,13 @@ type binaryMessages struct {
 const headerBytesMax = 2 << 10
 
 func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
-	return &conn{
+	messageMax := min(maxValueBytes, math.MaxInt-headerBytesMax) + headerBytesMax
+	c := &conn{
 		Conn: raw, server: server, alive: livenessOf(raw),
-		r: wire.NewReader(raw, min(maxValueBytes, math.MaxInt-headerBytesMax)+headerBytesMax), w: wire.NewWriter(raw),
+		r: wire.NewReader(raw, messageMax), w: wire.NewWriter(raw),
 	}
+	c.meta.batch.bytesMax = min(chunkBytes, messageMax)
+	return c
 }
 
 // runUntil calls f, and ends its reads and writes on the connection at the deadline or when ctx
@@ -331,13 +335,6 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 	}
 	return encrypted, nil
 }
-
-// Values of up to chunkValueBytes share an allocation, a chunk of up to chunkBytes. A program that
-// retains one of these values also retains its chunk.
-const (
-	chunkValueBytes = 256
-	chunkBytes      = 4 << 10
-)
 
 // takeManyValue is like takeValue, for a response of a multi-get. Small values share an allocation.
 func (c *conn) takeManyValue(value *[]byte) []byte {

@@ -136,7 +136,7 @@ func (c *conn) takeMetaValue(o *operation) error {
 	switch o.verb {
 	case verbGet, verbGetAndTouch:
 		o.item = &Item{Key: o.key}
-		_, err := c.metaItem(o.item, nil)
+		_, err := metaItem(r, o.item, nil)
 		o.item.Value = c.takeValue(&r.Value)
 		if err != nil || !o.wantsDetails {
 			return err
@@ -154,8 +154,7 @@ func (c *conn) takeMetaValue(o *operation) error {
 
 // metaItem fills an item, without its value, and returns the index of its key. It parses all flags
 // in one pass, because header lines dominate the cost of many small items.
-func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
-	r := &c.meta.response
+func metaItem(r *wire.MetaResponse, item *Item, keys []string) (number int, err error) {
 	number = -1
 	for letter, token := range r.Flags.All() {
 		v, ok := wire.ParseUint(token)
@@ -181,6 +180,11 @@ func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {
 	r := &c.meta.request
 	for i, key := range keys {
+		if len(key) > 0 && len(key) <= wire.MaxKeyBytes && !wire.NeedsBase64(key) {
+			dst = append(append(append(dst, "mg "...), key...), " c f v q O"...)
+			dst = append(strconv.AppendUint(dst, uint64(i), 10), "\r\n"...)
+			continue
+		}
 		inBase64, err := c.setKey(key)
 		if err != nil {
 			return dst, err
@@ -197,22 +201,28 @@ func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {
 }
 
 func (c *conn) receiveMetaMany(keys []string, newItem func() *Item) error {
-	r := &c.meta.response
+	m := &c.meta.batch
+	m.keys, m.newItem, m.next = keys, newItem, 0
+	defer func() { m.keys, m.newItem = nil, nil }()
+	r := &m.response
 	var failed error
-	for next := 0; ; {
-		if err := c.r.Read(r); err != nil {
+	for {
+		if err := c.r.Read(m); err != nil {
 			return err
+		}
+		if !m.isOne {
+			continue
 		}
 		switch r.Status {
 		case wire.MetaNoOpDone:
 			return failed
 		case wire.MetaValue:
 			item := newItem()
-			number, err := c.metaItem(item, keys)
-			if err != nil || number < next || number >= len(keys) {
+			number, err := metaItem(r, item, keys)
+			if err != nil || number < m.next || number >= len(keys) {
 				return unexpected("responses in the order of the requests", r.Flags)
 			}
-			next, item.Key, item.Value = number+1, keys[number], c.takeManyValue(&r.Value)
+			m.next, item.Key, item.Value = number+1, keys[number], c.takeManyValue(&r.Value)
 		case wire.MetaClientError, wire.MetaServerError:
 			failed = c.replyError(r.Status.String(), r.Text)
 		default:

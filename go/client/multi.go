@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // GetMulti returns the items that exist. It takes one write per server and sends to all servers in
@@ -27,12 +28,7 @@ func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string
 		}
 		failed, keys = nil, nil
 		for _, g := range c.ask(ctx, groups) {
-			for _, item := range g.items {
-				// An error may have left the last item unfilled.
-				if item.Key != "" {
-					items[item.Key] = item
-				}
-			}
+			g.addTo(items)
 			switch {
 			case c.triesNext(g.err):
 				failed, keys = append(failed, g.err), append(keys, g.keys...)
@@ -46,10 +42,25 @@ func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string
 
 // group is the part of a request for one server, and its result.
 type group struct {
-	node  *node
-	keys  []string
-	items []*Item
-	err   error
+	node *node
+	keys []string
+	// chunks contain the items. The last chunk may not be full. wanted is the number of items that do
+	// not have a place in them yet.
+	chunks [][]Item
+	wanted int
+	err    error
+}
+
+// addTo adds the items of the group to a map.
+func (g *group) addTo(items map[string]*Item) {
+	for _, chunk := range g.chunks {
+		for at := range chunk {
+			// An error may have left the last item unfilled.
+			if item := &chunk[at]; item.Key != "" {
+				items[item.Key] = item
+			}
+		}
+	}
 }
 
 // group sorts keys by server. It returns nil if no servers are left to try.
@@ -99,32 +110,33 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 // structs of its chunk, but not their values.
 const itemsPerChunk = 32
 
-// newItem returns a function that adds an item to the items of the group.
-func (g *group) newItem() func() *Item {
-	g.items = make([]*Item, 0, len(g.keys))
-	var chunk []Item
-	wanted := len(g.keys)
-	return func() *Item {
-		if len(chunk) == 0 {
-			chunk = make([]Item, min(itemsPerChunk, wanted-len(g.items)+1))
+// newItem adds an item to the items of the group.
+func (g *group) newItem() *Item {
+	if last := len(g.chunks) - 1; last >= 0 {
+		if chunk := g.chunks[last]; len(chunk) < cap(chunk) {
+			g.chunks[last] = chunk[:len(chunk)+1]
+			return &chunk[:len(chunk)+1][len(chunk)]
 		}
-		item := &chunk[0]
-		g.items, chunk = append(g.items, item), chunk[1:]
-		return item
 	}
+	chunk := make([]Item, 1, min(itemsPerChunk, max(g.wanted, 1)))
+	g.chunks, g.wanted = append(g.chunks, chunk), g.wanted-cap(chunk)
+	return &chunk[0]
 }
 
 // ask reads the items that are in the server's memory and requests the rest.
 func (g *group) ask(ctx context.Context, c *Client) {
-	newItem := g.newItem()
-	g.keys = g.node.local.readMany(ctx, c, g.keys, newItem)
+	g.wanted = len(g.keys)
+	g.keys = g.node.local.readMany(ctx, c, g.keys, g.newItem)
 	if len(g.keys) == 0 {
 		return
 	}
-	local := len(g.items)
+	local := len(g.chunks)
+	if local > 0 {
+		g.chunks[local-1] = slices.Clip(g.chunks[local-1])
+	}
 	g.err = g.node.use(ctx, c, true, func(cn *conn) error {
 		// A retry requests the items of a broken connection again.
-		g.items = g.items[:local]
-		return cn.getMany(g.keys, newItem)
+		g.chunks, g.wanted = g.chunks[:local], len(g.keys)
+		return cn.getMany(g.keys, g.newItem)
 	})
 }
