@@ -26,13 +26,13 @@ type metaBatch struct {
 
 // Parse implements [wire.Parser].
 func (m *metaBatch) Parse(b []byte) (n int, err error) {
-	v, ok := m.cut(b, 0)
-	if m.isOne = !ok; m.isOne {
+	var v metaValue
+	if m.isOne = !m.cut(b, 0, &v); m.isOne {
 		return m.response.Parse(b)
 	}
 	// The reader reuses b. Copy all values at once, with the lines between them.
 	b = append([]byte(nil), b[:min(len(b), m.bytesMax)]...)
-	for ; ok; v, ok = m.cut(b, n) {
+	for isValue := true; isValue; isValue = m.cut(b, n, &v) {
 		m.next, n = v.number+1, v.end+len("\r\n")
 		item := m.newItem()
 		item.Key, item.Value = m.keys[v.number], b[v.start:v.end:v.end]
@@ -49,30 +49,29 @@ type metaValue struct {
 
 // cut parses the response with a small value at a position, if it is complete, has the flags of
 // appendMetaMany in their order, and belongs to one of the next keys.
-func (m *metaBatch) cut(b []byte, at int) (v metaValue, ok bool) {
+func (m *metaBatch) cut(b []byte, at int, v *metaValue) bool {
 	if len(b)-at < len("VA 0 c0 f0 O0") || b[at] != 'V' || b[at+1] != 'A' || b[at+2] != ' ' {
-		return v, false
+		return false
 	}
 	length, at := digits(b, at+len("VA "))
 	if !isFlag(b, at, 'c') {
-		return v, false
+		return false
 	}
 	v.cas, at = digits(b, at+len(" c"))
 	if !isFlag(b, at, 'f') {
-		return v, false
+		return false
 	}
 	v.flags, at = digits(b, at+len(" f"))
 	if !isFlag(b, at, 'O') {
-		return v, false
+		return false
 	}
 	number, at := digits(b, at+len(" O"))
 	if at < 0 || length > chunkValueBytes || number < uint64(m.next) || number >= uint64(len(m.keys)) {
-		return v, false
+		return false
 	}
 	v.number, v.start = int(number), at+len("\r\n")
 	v.end = v.start + int(length)
-	ok = v.end+1 < len(b) && b[at] == '\r' && b[at+1] == '\n' && b[v.end] == '\r' && b[v.end+1] == '\n'
-	return v, ok
+	return v.end+1 < len(b) && b[at] == '\r' && b[at+1] == '\n' && b[v.end] == '\r' && b[v.end+1] == '\n'
 }
 
 // digits parses the decimal number at a position. It returns the position after the number, or -1
