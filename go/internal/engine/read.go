@@ -10,11 +10,13 @@ import (
 // key has no item, it returns dst unchanged.
 func (e *Engine) GetInto(dst []byte, key string) ([]byte, bool) {
 	hash := e.hash(key)
+	s := e.shardOf(hash)
+	// begin waits for its cell, so request the group before it.
+	s.ExpectGroup(hash)
 	cell, ok := e.begin()
 	if !ok {
 		return dst, false
 	}
-	s := e.shardOf(hash)
 	if cell == nil {
 		value, _, ok := e.readLocked(dst, s, hash, key)
 		return value, ok
@@ -124,6 +126,10 @@ func (e *Engine) View(key string, visit func(value []byte)) bool {
 // ViewItem is like View, and also passes the metadata of the item. It repeats the code of ViewUpTo
 // without the limit, because View would take 1.04 times as long if it called ViewUpTo.
 func (e *Engine) ViewItem(key string, visit func(value []byte, item Item)) bool {
+	hash := e.hash(key)
+	s := e.shardOf(hash)
+	// ClaimView waits for its cell, so request the group before it.
+	s.ExpectGroup(hash)
 	cell := e.pins.ClaimView()
 	if cell == nil {
 		return e.viewCopy(key, visit)
@@ -132,8 +138,6 @@ func (e *Engine) ViewItem(key string, visit func(value []byte, item Item)) bool 
 		e.end(cell, pins.None)
 		return false
 	}
-	hash := e.hash(key)
-	s := e.shardOf(hash)
 	found, ok := s.Find(cell, hash, key)
 	if !ok {
 		e.end(cell, pins.Miss)
