@@ -167,8 +167,8 @@ func (s *Shard) offer(g group, tag uint64, found *place) {
 
 // bestSlot returns the first of the best slots of a group, and its rank.
 //
-// In a full cache the slots of a group are live, ghosts or forgotten, in no pattern that a processor
-// could predict. bestSlot therefore has no branches that depend on them.
+// In a full cache the slots of a group are live, ghosts or forgotten, in no pattern that a
+// processor could predict. bestSlot therefore has no branches that depend on them.
 func (s *Shard) bestSlot(g group, tag uint64) (number, found int) {
 	// The rank of a slot, times the number of slots, and less for the later ones of equal slots.
 	best := 0
