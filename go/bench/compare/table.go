@@ -114,6 +114,7 @@ var ratios = []ratio{
 	{"100 B, zipf", "Set", "freecache", "Set", 1},
 	{"100 B, zipf", "Set", "BigCache", "Set", 0},
 	{"10 KiB, uniform", "Set", "fastcache", "Set", 1.2},
+	{"10 KiB, uniform", "Set", "freecache", "Set", 1},
 	{"full, 1 KB, uniform", "aside", "fastcache", "aside", 0.9},
 	{"full, 1 KB, zipf", "aside", "fastcache", "aside", 0.85},
 }
