@@ -11,7 +11,7 @@ import (
 func (e *Engine) GetInto(dst []byte, key string) ([]byte, bool) {
 	hash := e.hash(key)
 	s := e.shardOf(hash)
-	// begin waits for its cell, so request the group before it.
+	// The claim of a cell delays later loads.
 	s.ExpectGroup(hash)
 	cell, ok := e.begin()
 	if !ok {
@@ -128,7 +128,7 @@ func (e *Engine) View(key string, visit func(value []byte)) bool {
 func (e *Engine) ViewItem(key string, visit func(value []byte, item Item)) bool {
 	hash := e.hash(key)
 	s := e.shardOf(hash)
-	// ClaimView waits for its cell, so request the group before it.
+	// The claim of a cell delays later loads.
 	s.ExpectGroup(hash)
 	cell := e.pins.ClaimView()
 	if cell == nil {
