@@ -168,6 +168,14 @@ impl Index {
         })
     }
 
+    /// Returns the record of a key in its locked group, if the slot that named it before still does.
+    #[inline]
+    pub(crate) fn find_again(&self, slot_at: usize, slot: Slot, key: &[u8]) -> Option<Found> {
+        let now = self.slot(slot_at);
+        let found = now.is_same(slot).then(|| self.named_by(slot_at, now))?;
+        self.has_key(&found, key).then_some(found)
+    }
+
     /// Returns the record that a slot of a locked group names.
     pub(crate) fn named_by(&self, slot_at: usize, slot: Slot) -> Found {
         self.found(slot_at, slot, self.segments().sequence(slot.segment()).load(Acquire))

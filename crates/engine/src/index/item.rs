@@ -40,19 +40,21 @@ impl Index {
 
     /// Returns the metadata of a found item. `value_bytes` is the length that clients read.
     pub(crate) fn meta(&self, found: &Found, value_bytes: usize, now: Second) -> Meta {
-        self.meta_as::<true>(found, value_bytes, now)
+        self.meta_as::<true>(found, self.version(found), value_bytes, now)
     }
 
     /// Same as [`Self::meta`] if `TOGETHER`. Otherwise the marks (stale, recache token) may be
-    /// older than the returned cas token, which saves a load on the hot path.
+    /// older than the returned cas token, which saves a load on the hot path. `version` is the
+    /// version of the record, which the caller has loaded.
     #[inline]
     pub(crate) fn meta_as<const TOGETHER: bool>(
         &self,
         found: &Found,
+        version: u64,
         value_bytes: usize,
         now: Second,
     ) -> Meta {
-        let cas = self.version(found);
+        let cas = self.cas_of(version);
         let header = match TOGETHER {
             // A thread that marks an item as stale first stores the mark in the header, and then a
             // new version. A reader that has loaded this version and now loads the header again
@@ -85,7 +87,7 @@ impl Index {
             value,
             flags: found.header.flags(self.region().memory(), found.record_at),
             deadline: self.deadline(found),
-            version: self.version(found),
+            version: self.cas(found),
             stale: found.header.is_stale(),
             token_sent: found.header.is_token_sent(),
             number: found.header.is_number(),

@@ -42,8 +42,22 @@ impl Index {
         found.header.deadline(self.region().memory(), found.record_at)
     }
 
+    /// Returns the version of a record; 0 if the record has none, or while it is being changed. In a
+    /// cache without cas tokens, only records that can be overwritten in place have a version.
+    #[inline]
     pub(crate) fn version(&self, found: &Found) -> u64 {
         found.header.version(self.region().memory(), found.record_at)
+    }
+
+    /// Returns the cas token of a found item; 0 if the cache keeps none.
+    pub(crate) fn cas(&self, found: &Found) -> u64 {
+        self.cas_of(self.version(found))
+    }
+
+    /// Returns the cas token that clients receive for a version; 0 if the cache keeps none.
+    #[inline]
+    pub(crate) fn cas_of(&self, version: u64) -> u64 {
+        if self.segments().keeps_versions() { version } else { 0 }
     }
 
     /// Returns the second until which a found record reserves its key, or `None` if it is an item.

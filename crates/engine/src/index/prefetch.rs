@@ -32,7 +32,13 @@ impl Index {
     /// Prefetches the ghost row of a hash, in addition to its group. Group and row are at different
     /// places in memory, but a processor fetches both in the time of one.
     pub(crate) fn prefetch_ghost_row(&self, hash: u64) {
-        if let Some(row_at) = self.ghost_row_at(self.group_of(hash)) {
+        self.prefetch_ghost_row_of(self.group_of(hash));
+    }
+
+    /// Same as [`Self::prefetch_ghost_row`], for a group.
+    #[inline]
+    pub(crate) fn prefetch_ghost_row_of(&self, group: u64) {
+        if let Some(row_at) = self.ghost_row_at(group) {
             self.region().memory().prefetch(row_at);
         }
     }

@@ -132,9 +132,10 @@ impl Engine {
             if self.index().death(&found, now).is_some() && self.index().is_still_there(&found) {
                 return None;
             }
-            let mut meta = self.index().meta(&found, 0, now);
+            let version = self.index().version(&found);
+            let mut meta = self.index().meta_as::<true>(&found, version, 0, now);
             if let Some(value) = self.value_of(&found)
-                && self.is_value_unchanged(&found, meta.cas)
+                && self.is_value_unchanged(&found, version)
             {
                 meta.value_bytes = value.len();
                 return Some((value, meta));

@@ -95,7 +95,7 @@ impl Engine {
         counting: &ArithmeticRequest<'_>,
         found: &Found,
     ) -> UpdatedValue<Arithmetic> {
-        if counting.cas.is_some_and(|cas| cas != self.index().version(found)) {
+        if counting.cas.is_some_and(|cas| cas != self.index().cas(found)) {
             return UpdatedValue::Done(Arithmetic::Exists);
         }
         let shown_bytes = found.header.shown_bytes();
@@ -121,7 +121,7 @@ impl Engine {
         found: &Found,
     ) -> Option<Result<Arithmetic, StoreError>> {
         let version = self.index().version(found);
-        if counting.cas.is_some_and(|cas| version != cas) {
+        if counting.cas.is_some_and(|cas| self.index().cas_of(version) != cas) {
             return self.is_settled(found, version).then_some(Ok(Arithmetic::Exists));
         }
         if found.header.is_large() {

@@ -38,7 +38,8 @@ impl Engine {
             if self.index().death(&found, now).is_some() {
                 return None;
             }
-            let meta = self.index().meta(&found, self.index().value_bytes(&found), now);
+            let (version, bytes) = (self.index().version(&found), self.index().value_bytes(&found));
+            let meta = self.index().meta_as::<true>(&found, version, bytes, now);
             let is_whole = if found.header.is_large() {
                 self.value_of(&{ found }).map(|value| out.extend(value)).is_some()
             } else {
@@ -48,7 +49,7 @@ impl Engine {
             if is_whole
                 && out.len() - start == meta.value_bytes
                 && self.index().is_still_there(&found)
-                && self.is_value_unchanged(&found, meta.cas)
+                && self.is_value_unchanged(&found, version)
             {
                 let is_worth_noting =
                     found.slot.freq() < FREQ_MAX || found.header.used().is_due(now);

@@ -27,13 +27,13 @@ use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::slot::Slot;
 
 /// The fields of a new item that can only be determined under the lock of the group.
-struct Life {
+pub(crate) struct Life {
     /// The freq for the item's slot: the counter of its reads.
-    freq: u64,
+    pub(crate) freq: u64,
     /// The header with these fields.
-    header: Header,
-    /// The deadline that replaces the draft's.
-    deadline: Option<Deadline>,
+    pub(crate) header: Header,
+    /// The deadline that replaces the requested one.
+    pub(crate) deadline: Option<Deadline>,
 }
 
 /// A record to write and publish.
@@ -47,7 +47,7 @@ pub(crate) struct Publication<'a> {
 }
 
 /// The result of evaluating a condition.
-enum Verdict {
+pub(crate) enum Verdict {
     Store,
     /// Store the value as stale, because it is out of date.
     StoreStale,
@@ -143,7 +143,7 @@ impl Engine {
                 self.give_back_piece(op.thread, piece);
             }
             let cas = match self.segments().keeps_versions() {
-                true => self.peers().give_version(op.thread, condition.version(), 0),
+                true => self.give_version(op.thread, condition.version(), 0),
                 false => 0,
             };
             return Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() });
@@ -152,7 +152,7 @@ impl Engine {
             return Err(PublishFailure::PieceLost);
         }
         let slot_at = self.slot_for(op.thread, locked, draft.hash, old.as_ref())?;
-        let life = self.liveness(draft, condition, &verdict, live.as_ref());
+        let life = self.liveness(draft.header(), condition, &verdict, live.as_ref());
         let life = Life { header: life.header.with_used(op.now), ..life };
         let cas = self.fill_in_under_lock(op.thread, publication, room, &life, old.as_ref());
         let slot = room.slot().tagged(self.index().tag_of(draft.hash), life.freq);
@@ -182,7 +182,7 @@ impl Engine {
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
     }
 
-    fn evaluate_condition(
+    pub(crate) fn evaluate_condition(
         &self,
         condition: &Condition<'_>,
         old: Option<&Found>,
@@ -225,7 +225,7 @@ impl Engine {
             (StoreMode::Add, _, Some(_)) => Verdict::Not(Stored::NotStored),
             (StoreMode::Add, _, None) => Verdict::Store,
             (_, Some(_), None) => Verdict::Not(Stored::NotFound),
-            (_, Some(cas), Some(found)) => match cas.cmp(&self.index().version(found)) {
+            (_, Some(cas), Some(found)) => match cas.cmp(&self.index().cas(found)) {
                 Equal => Verdict::Store,
                 Less if request.stale == Stale::IfOlder => Verdict::StoreStale,
                 Less | Greater => Verdict::Not(Stored::Exists),
@@ -235,16 +235,15 @@ impl Engine {
         }
     }
 
-    /// Determines the freq, the header and the deadline of a new item. `live` is the live item that
-    /// it replaces, if there is one.
-    fn liveness(
+    /// Determines the freq, the header and the deadline of a new item. `header` is the header of its
+    /// record without them, and `live` is the live item that it replaces, if there is one.
+    pub(crate) fn liveness(
         &self,
-        draft: &Draft<'_>,
+        header: Header,
         condition: &Condition<'_>,
         verdict: &Verdict,
         live: Option<&Found>,
     ) -> Life {
-        let header = draft.header();
         let freq = live.map_or(0, |live| self.index().slot(live.slot_at).freq());
         // A new item that replaces a live one inherits its popularity, and a store over a live item
         // counts as a use of it, like a read: decision 0025.
@@ -334,9 +333,9 @@ impl Engine {
             return 0;
         };
         let replaced = old.map_or(0, |old| self.index().version(old));
-        let version = self.peers().give_version(thread, condition.version(), replaced);
+        let version = self.give_version(thread, condition.version(), replaced);
         self.region().word(room.at() + at).store(version, Relaxed);
-        version
+        self.index().cas_of(version)
     }
 
     /// Reports a replaced record. A record that was made from the old one continues the item, so it

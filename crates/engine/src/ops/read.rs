@@ -125,7 +125,8 @@ impl Engine {
                 if let Some(mut large) = self.open_large(&{ found })
                     && (self.pin_large(&mut large) || self.peers().is_held_up(&wait))
                 {
-                    let meta = self.index().meta_as::<TOGETHER>(&found, large.value_bytes(), now);
+                    let (version, bytes) = (self.index().version(&found), large.value_bytes());
+                    let meta = self.index().meta_as::<TOGETHER>(&found, version, bytes, now);
                     if self.index().is_still_there(&found) {
                         self.note_read_if(reading.noted, thread, hash, &found, now);
                         head(out, &meta);
@@ -134,12 +135,11 @@ impl Engine {
                     self.close_large(&mut large);
                 }
             } else {
-                let meta =
-                    self.index().meta_as::<TOGETHER>(&found, found.header.shown_bytes(), now);
+                let (version, bytes) = (self.index().version(&found), found.header.shown_bytes());
+                let meta = self.index().meta_as::<TOGETHER>(&found, version, bytes, now);
                 head(out, &meta);
                 self.index().read_value(&found, out);
-                if self.index().is_still_there(&found) && self.is_value_unchanged(&found, meta.cas)
-                {
+                if self.index().is_still_there(&found) && self.is_value_unchanged(&found, version) {
                     self.note_read_if(reading.noted, thread, hash, &found, now);
                     return Read::Hit(meta);
                 }
@@ -172,8 +172,9 @@ impl Engine {
 
     /// Returns the metadata of a found item, or `None` if it changed during the call.
     pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
-        let meta = self.index().meta(found, self.index().value_bytes(found), now);
-        (self.index().is_still_there(found) && self.is_value_unchanged(found, meta.cas))
+        let (version, bytes) = (self.index().version(found), self.index().value_bytes(found));
+        let meta = self.index().meta_as::<true>(found, version, bytes, now);
+        (self.index().is_still_there(found) && self.is_value_unchanged(found, version))
             .then_some(meta)
     }
 

@@ -13,13 +13,19 @@ use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
 use crate::process::operation::Operation;
+use crate::process::thread_slot::InPlace;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header, INITIAL_FREQ_MAX, Marks};
+use crate::segment::slot::Slot;
 use crate::segment::stream::{Pool, Stream};
 
 /// How often a large value is written before the store fails. If the thread loses the processor
 /// during the write, other threads may evict the first pieces. That does not happen every time.
 pub(crate) const LARGE_ATTEMPTS_MAX: u32 = 8;
+
+/// How much of a record that may be overwritten is prefetched. The processor detects the sequential
+/// writes to a longer record.
+const PREFETCHED_BYTES: usize = 512;
 
 impl Engine {
     /// Stores an item. If a [`StoreMode::Set`] without a cas token fails, this removes the current
@@ -108,16 +114,26 @@ impl Engine {
             return self.place_large(op, request, value, condition);
         }
         let hash = self.index().hash(request.key);
-        let stream = self.stream_for(hash, request.deadline, op.now);
+        let old = self.probable_slot(hash, Header::bytes_for(request.key.len(), value.len()));
+        if let Condition::Requested(_) = condition
+            && let Some(old) = old
+            && self.may_overwrite(old.1, request.key, value)
+            && let Some(stored) = self.overwrite(op, request, (hash, old), value, condition)?
+        {
+            return Ok(stored);
+        }
+        let old = old.map(|(_, slot)| slot);
+        let is_hot = self.is_worth_overwriting(old, condition, form);
         let draft = Draft {
             key: request.key,
             hash,
             flags: request.flags,
             deadline: condition.deadline_field(request),
-            versioned: self.segments().keeps_versions(),
+            versioned: is_hot || self.segments().keeps_versions(),
             value,
-            form,
+            form: if is_hot { Form::OVERWRITABLE } else { form },
         };
+        let stream = self.stream_over(old, hash, request.deadline, op.now);
         let publication =
             Publication { draft: &draft, pieces: &[], carried: None, condition: *condition };
         self.write_and_publish(op, &publication, stream)
@@ -176,25 +192,40 @@ impl Engine {
     /// ghost remembers the key. The guess may be wrong, which slightly lowers the hit ratio. The
     /// decisive check happens under the lock.
     pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
-        if self.segments().evicts() {
-            self.index().prefetch_ghost_row(hash);
-        }
-        let (group, tag) = (self.index().group_of(hash), self.index().tag_of(hash));
-        let mut slots =
-            self.index().slots(self.index().group_at(group), hash).map(|at| self.index().slot(at));
-        let pool = match slots.find(|slot| slot.has_tag(tag)) {
-            Some(slot) => {
-                self.index().prefetch_slot(slot);
-                if self.segments().evicts() {
-                    self.segments().stream(slot.segment()).pool
-                } else {
-                    Pool::Small
-                }
-            }
-            None if self.segments().evicts() && self.index().ghost_holds(group, hash) => Pool::Main,
-            None => Pool::Small,
+        let old = self.probable_slot(hash, 0).map(|(_, slot)| slot);
+        self.stream_over(old, hash, deadline, now)
+    }
+
+    /// Same as [`Self::stream_for`], with the result of [`Self::probable_slot`].
+    fn stream_over(&self, old: Option<Slot>, hash: u64, deadline: Deadline, now: Second) -> Stream {
+        let evicts = self.segments().evicts();
+        let is_remembered = || self.index().ghost_holds(self.index().group_of(hash), hash);
+        let pool = match old {
+            Some(old) if evicts => self.segments().stream(old.segment()).pool,
+            None if evicts && is_remembered() => Pool::Main,
+            _ => Pool::Small,
         };
         self.segments().stream_of(pool, deadline, now)
+    }
+
+    /// Returns the offset and the content of the slot that probably names the item of a hash.
+    /// Prefetches its record, of about `record_bytes`, or if there is no such slot the row of the
+    /// ghost.
+    #[inline]
+    fn probable_slot(&self, hash: u64, record_bytes: usize) -> Option<(usize, Slot)> {
+        let group = self.index().group_of(hash);
+        let group_at = self.index().group_at(group);
+        // The lock is in the first line of the group, and the slot usually in the preferred one.
+        self.region().memory().prefetch(group_at);
+        if self.segments().evicts() {
+            self.index().prefetch_ghost_row_of(group);
+        }
+        let tag = self.index().tag_of(hash);
+        let mut slots = self.index().slots(group_at, hash).map(|at| (at, self.index().slot(at)));
+        let (at, slot) = slots.find(|(_, slot)| slot.has_tag(tag))?;
+        let bytes = record_bytes.clamp(1, PREFETCHED_BYTES);
+        self.region().memory().prefetch_lines(self.segments().record_at(slot), bytes);
+        Some((at, slot))
     }
 
     /// Writes the pieces of a large value and the record that names them. Retries if other writers
@@ -250,7 +281,7 @@ impl Engine {
         part: &[u8],
         found: &Found,
     ) -> UpdatedValue<Stored> {
-        if request.cas.is_some_and(|cas| cas != self.index().version(found)) {
+        if request.cas.is_some_and(|cas| cas != self.index().cas(found)) {
             return UpdatedValue::Done(Stored::Exists);
         }
         let Found { header, record_at, .. } = *found;
@@ -270,7 +301,7 @@ impl Engine {
         self.index().set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
             header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(op.now);
-        let cas = self.update_value(op.thread, found, request.version, || {
+        let cas = self.update_value(op.thread, found, request.version, InPlace::Update, || {
             // The header is stored after the bytes were written.
             self.index().set_header(found, longer.with_initial_freq(freq));
         });
@@ -287,7 +318,7 @@ impl Engine {
         found: &Found,
     ) -> Option<Result<Stored, StoreError>> {
         let version = self.index().version(found);
-        if request.cas.is_some_and(|cas| version != cas) {
+        if request.cas.is_some_and(|cas| self.index().cas_of(version) != cas) {
             return self.is_settled(found, version).then_some(Ok(Stored::Exists));
         }
         if found.header.is_large() {

@@ -23,6 +23,7 @@ use crate::index::removal::Reason;
 use crate::ops::journaled::MetaChange;
 use crate::process::op::Op;
 use crate::process::operation::Operation;
+use crate::process::thread_slot::InPlace;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Marks, READ_BEFORE};
@@ -88,7 +89,7 @@ impl Engine {
             self.index().remove_dead(op.thread, &found, death);
             return Ok(Deletion::NotFound);
         }
-        if cas.is_some_and(|cas| cas != self.index().version(&found)) {
+        if cas.is_some_and(|cas| cas != self.index().cas(&found)) {
             return Ok(Deletion::Exists);
         }
         let meta = self.index().meta(&found, self.index().value_bytes(&found), now);
@@ -142,7 +143,7 @@ impl Engine {
             let Some(found) = found.filter(|found| self.index().death(found, now).is_none()) else {
                 return Ok(MetaOutcome::NotFound);
             };
-            if update.cas.is_some_and(|cas| cas != self.index().version(&found)) {
+            if update.cas.is_some_and(|cas| cas != self.index().cas(&found)) {
                 return Ok(MetaOutcome::Exists);
             }
             let Some(deadline) = first_deadline(&found, update) else {
@@ -190,7 +191,7 @@ impl Engine {
     fn version_of_stale(&self, op: &Op<'_>, found: &Found, update: &MetaUpdate) -> Option<u64> {
         let old = || self.index().version(found);
         let is_given = update.stale && found.header.version_at().is_some();
-        is_given.then(|| self.peers().give_version(op.thread, update.version, old()))
+        is_given.then(|| self.give_version(op.thread, update.version, old()))
     }
 
     /// Changes a record that has all needed fields: the current record or its copy. The caller
@@ -216,7 +217,8 @@ impl Engine {
             return self.index().meta(found, self.index().value_bytes(found), op.now);
         }
         if header.version_at().is_some() {
-            self.peers().intend_to_change(op.thread, found.record_at, self.index().version(found));
+            let old = self.index().version(found);
+            self.peers().intend_to_change(op.thread, found.record_at, old, InPlace::Update);
         }
         self.index().set_header(found, header.with_marks(Marks { stale: true, token_sent: false }));
         if let (Some(at), Some(new)) = (header.version_at(), version) {

@@ -1,10 +1,12 @@
-//! Updates of a value: arithmetic on numbers, appends and prepends.
+//! Updates of a value: arithmetic on numbers, appends and prepends, and overwrites in place (module
+//! [`overwrite`]).
 //!
 //! A value is changed in place if its record allows it. Otherwise a new record is made from it and
 //! replaces it.
 //!
 //! A change in place happens under the lock of the item's group. A number is one word. An append
-//! first writes the new bytes after the end of the value, and then the new length to the header.
+//! first writes the new bytes after the end of the value, and then the new length to the header. An
+//! overwrite writes all of the value, so its record must have a version.
 //! With versions, value and version must match: the version is 0 while the value changes, and a
 //! reader checks header and version again after its copy.
 //!
@@ -12,6 +14,8 @@
 //! writer   version ← 0 │ value │ version ← new
 //! reader   header, version │ value │ header, version still the same, not 0?
 //! ```
+
+pub(crate) mod overwrite;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -25,7 +29,7 @@ use crate::index::find::Found;
 use crate::ops::condition::Replace;
 use crate::ops::request::Stored;
 use crate::process::op::Op;
-use crate::process::thread_slot::ThreadSlot;
+use crate::process::thread_slot::{InPlace, ThreadSlot};
 use crate::segment::record::{Form, Header, INITIAL_FREQ_MAX, NUMBER_BYTES};
 
 /// The outcome of a change in place.
@@ -87,7 +91,7 @@ impl Engine {
     ) {
         let value_at = found.record_at + found.header.value_at();
         let header = self.note_change(found).with_used(op.now);
-        self.update_value(op.thread, found, version, || {
+        self.update_value(op.thread, found, version, InPlace::Update, || {
             // Pairs with the acquire in `number`.
             self.region().word(value_at).store(number, Release);
             self.index().set_deadline(found, deadline);
@@ -124,13 +128,15 @@ impl Engine {
         }
     }
 
-    /// Changes a found item's value, and gives it the requested version or else a new one. The
-    /// caller holds the lock of its group.
+    /// Changes a found item's value, and gives it the requested version or else a new one. Returns
+    /// its cas token. The caller holds the lock of its group.
+    #[inline]
     pub(crate) fn update_value(
         &self,
         thread: &ThreadSlot,
         found: &Found,
         asked: Option<u64>,
+        kind: InPlace,
         change: impl FnOnce(),
     ) -> u64 {
         self.bump(thread, Counter::AlteredInPlace, 1);
@@ -140,8 +146,8 @@ impl Engine {
         };
         let version = self.region().word(found.record_at + at);
         let old = version.load(Relaxed);
-        let new = self.peers().give_version(thread, asked, old);
-        self.peers().intend_to_change(thread, found.record_at, old);
+        let new = self.give_version(thread, asked, old);
+        self.peers().intend_to_change(thread, found.record_at, old, kind);
         version.store(0, Release);
         // A reader that observes the change also observes the cleared version. Pairs with the fence
         // in `is_value_unchanged`.
@@ -151,7 +157,19 @@ impl Engine {
         // loads the change.
         version.store(new, Release);
         self.peers().end_change(thread);
-        new
+        self.index().cas_of(new)
+    }
+
+    /// Returns the version that the client requested, or otherwise the next one. In a cache without
+    /// cas tokens, clients request none.
+    pub(crate) fn give_version(
+        &self,
+        thread: &ThreadSlot,
+        asked: Option<u64>,
+        replaced: u64,
+    ) -> u64 {
+        let asked = asked.filter(|_| self.segments().keeps_versions());
+        self.peers().give_version(thread, asked, replaced)
     }
 
     /// True if the value that was copied under `version` did not change during the copy. Call it

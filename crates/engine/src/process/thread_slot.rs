@@ -15,6 +15,8 @@
 //! 64  counters, u64 each
 //! ```
 //!
+//! Bit 0 of the offset at 40 is set while the value of that record is overwritten.
+//!
 //! Bit 63 of the locked group is set while the thread takes or frees overflow groups under that
 //! lock.
 
@@ -39,6 +41,28 @@ const COUNTERS: usize = 64;
 
 /// The bit in [`LOCKING`] for overflow groups.
 const OVERFLOWING: u64 = 1 << 63;
+
+/// The bit in [`CHANGING`] for an overwrite. Offsets of records are multiples of 8.
+const OVERWRITING: u64 = 1;
+
+/// A change of a record in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    /// A change of which every part leaves a valid value.
+    Update,
+    /// An overwrite, during which the value is a mixture of two.
+    Overwrite,
+}
+
+/// The change that a thread was making when its process died.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingChange {
+    /// The offset of the record in the region.
+    pub(crate) record_at: usize,
+    /// The version of the record before the change.
+    pub(crate) version: u64,
+    pub(crate) kind: InPlace,
+}
 
 /// The size of a thread slot in bytes.
 pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
@@ -214,9 +238,16 @@ impl Peers {
 
     /// Announces that the thread is about to change the version of the record at an offset, in
     /// several steps.
-    pub(crate) fn intend_to_change(&self, thread: &ThreadSlot, record_at: usize, version: u64) {
+    pub(crate) fn intend_to_change(
+        &self,
+        thread: &ThreadSlot,
+        record_at: usize,
+        version: u64,
+        kind: InPlace,
+    ) {
+        let mark = if kind == InPlace::Overwrite { OVERWRITING } else { 0 };
         self.region.word(thread.at + CHANGED_VERSION).store(version, Relaxed);
-        self.region.word(thread.at + CHANGING).store(record_at as u64, Release);
+        self.region.word(thread.at + CHANGING).store(record_at as u64 | mark, Release);
     }
 
     /// Announces that the change is complete.
@@ -224,11 +255,16 @@ impl Peers {
         self.region.word(thread.at + CHANGING).store(0, Release);
     }
 
-    /// Returns the record whose version the thread is changing, and the version before the change.
-    pub(crate) fn change_of(&self, thread: &ThreadSlot) -> Option<(usize, u64)> {
-        let record_at = self.region.word(thread.at + CHANGING).load(Relaxed) as usize;
+    /// Returns the change of a record that the thread is making.
+    pub(crate) fn change_of(&self, thread: &ThreadSlot) -> Option<PendingChange> {
+        let changing = self.region.word(thread.at + CHANGING).load(Relaxed);
         let version = self.region.word(thread.at + CHANGED_VERSION).load(Relaxed);
-        (record_at != 0).then_some((record_at, version))
+        let kind = match changing & OVERWRITING {
+            0 => InPlace::Update,
+            _ => InPlace::Overwrite,
+        };
+        let record_at = (changing & !OVERWRITING) as usize;
+        (changing != 0).then_some(PendingChange { record_at, version, kind })
     }
 
     /// Notes whether this thread is taking or freeing a segment. While it is, the states of the

@@ -10,6 +10,7 @@
 //! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates are removed, the group is unlocked |
 //! | overflow groups in no chain, or not counted as free | the thread slot's intent, the owner in their control words | freed, counted |
 //! | a record that was being changed | the thread slot's intent | an unused version is stored in it |
+//! | a record that was being overwritten | the thread slot's intent, and version 0 in the record | the item is removed |
 //! | appenders | the owner in the appender | released; records that were written but not published are skipped |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
 //! | places of evictors | the owner in the place | released |
@@ -23,10 +24,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::global;
 
+use crate::index::find::Found;
 use crate::index::group::{Control, Locked, slots_of};
 use crate::index::item::table_at;
 use crate::process::op::Op;
-use crate::process::thread_slot::ThreadSlot;
+use crate::process::thread_slot::{InPlace, ThreadSlot};
 use crate::reclaim::Reclaimer;
 use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
@@ -120,21 +122,43 @@ impl Reclaimer {
     }
 
     /// Stores a version in the record that was being changed, as the dead thread would have done.
+    /// Removes an item whose value the dead thread was overwriting, because the value is a mixture.
     fn finish_change(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
-        let Some((record_at, replaced)) = self.peers().change_of(thread) else {
+        let Some(change) = self.peers().change_of(thread) else {
             return;
         };
         for at in locked.chain().flat_map(|group_at| slots_of(group_at, 0)) {
             let found = self.index().named_by(at, self.index().slot(at));
-            if !found.slot.is_empty()
-                && found.record_at == record_at
-                && let Some(version_at) = found.header.version_at()
-            {
-                let version = self.peers().next_version(thread, replaced);
-                self.region().word(record_at + version_at).store(version, Release);
+            if found.slot.is_empty() || found.record_at != change.record_at {
+                continue;
+            }
+            let Some(version_at) = found.header.version_at() else {
+                continue;
+            };
+            match change.kind {
+                InPlace::Update => {
+                    let version = self.peers().next_version(thread, change.version);
+                    self.region().word(found.record_at + version_at).store(version, Release);
+                }
+                InPlace::Overwrite if self.index().version(&found) == 0 => {
+                    self.remove_torn(thread, &found);
+                }
+                // The overwrite had not begun, or it was complete.
+                InPlace::Overwrite => {}
             }
         }
         self.peers().end_change(thread);
+    }
+
+    /// Removes an item whose value is a mixture. Removal listeners receive values, so they are not
+    /// called.
+    fn remove_torn(&self, thread: &ThreadSlot, found: &Found) {
+        let listener = self.segments().listener();
+        let key = listener.map(|_| self.index().key(found));
+        self.index().unlink(thread, found);
+        if let (Some(listener), Some(key)) = (listener, key) {
+            listener.changed(&key);
+        }
     }
 
     /// Removes duplicates, which exist because a split copies slots to their new places before it

@@ -118,6 +118,10 @@ impl Form {
         Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
     }
 
+    /// Returns the form of a value in a record that a later store can overwrite. The record is not
+    /// longer than that of a plain value, except for its version field, which it must have.
+    pub(crate) const OVERWRITABLE: Self = Self::Growing { unit_bits: UNIT_BITS_MIN as u8 };
+
     /// Returns the form of a number whose text has `text_bytes`, or `None` if the text is longer
     /// than that of any number.
     pub(crate) fn number(text_bytes: usize) -> Option<Self> {
@@ -278,6 +282,23 @@ impl Header {
 
     pub(crate) fn is_growing(self) -> bool {
         self.mark() != 0 && !self.is_number()
+    }
+
+    /// True if a store may overwrite the value in place: readers check the version afterwards.
+    #[inline]
+    pub(crate) fn is_overwritable(self) -> bool {
+        self.is_growing() && self.has(VERSION)
+    }
+
+    /// True if the record of this header has exactly the place for a record with the new header.
+    pub(crate) fn has_place_for(self, new: Self) -> bool {
+        (self.0 ^ new.0) & !(LIFE_MASK | VALUE_MASK) == 0
+            && self.record_bytes() == new.record_bytes()
+    }
+
+    /// Returns the form of a value that overwrites the value of this growing record.
+    pub(crate) fn form_of_overwrite(self) -> Form {
+        Form::Growing { unit_bits: self.mark() as u8 }
     }
 
     /// Returns the approximate length of an item's record.

@@ -295,7 +295,7 @@ Larder {
     "segments_evicted" counter SegmentsEvicted "Segments emptied by eviction.";
     "segments_spent" counter SegmentsSpent "Segments reclaimed because they held no live item.";
     "segments_compacted" counter SegmentsCompacted "Segments emptied by relocating their live items.";
-    "altered_in_place" counter AlteredInPlace "Counters changed, and values appended to, in place.";
+    "altered_in_place" counter AlteredInPlace "Counters changed, values appended to and values overwritten, in place.";
     "groups_split" counter GroupsSplit "Groups of the index split to grow it.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed during the read.";
     "local_reads" counter LocalReads "Reads that clients made directly in the cache's memory (`--local-readers`) and reported. Clients report one in two of these reads, and no reads of items that were read a few times recently. Included in `cmd_get` and `get_hits`.";

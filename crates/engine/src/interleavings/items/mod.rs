@@ -5,6 +5,7 @@ mod large;
 mod leasing;
 mod loading;
 mod ordering;
+mod overwriting;
 mod reading;
 mod recaching;
 mod removing;

@@ -120,6 +120,24 @@ impl Actor {
         self.engine.store(&Operation::new(&self.thread, NOW), &request, bytes).unwrap();
     }
 
+    /// Same as [`Self::set_raw`], but returns the new cas token.
+    pub(crate) fn overwrite(&self, key: &[u8], bytes: &[u8]) -> u64 {
+        let request = request(key, StoreMode::Set, None, Deadline::NEVER);
+        match self.engine.store(&Operation::new(&self.thread, NOW), &request, bytes).unwrap() {
+            Stored::Stored { cas, .. } => cas,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Stores these bytes so often that the item's record becomes overwritable: later stores of as
+    /// many bytes overwrite them in place. Returns the cas token.
+    pub(crate) fn set_overwritable(&self, key: &[u8], bytes: &[u8]) -> u64 {
+        let tokens = [(); 4].map(|()| self.overwrite(key, bytes));
+        let found = self.engine.index().find(self.engine.index().hash(key), key).unwrap();
+        assert!(found.header.is_overwritable());
+        tokens[3]
+    }
+
     /// Stores an item that does not fit in the current segment.
     pub(crate) fn need_a_segment(&self) {
         self.set_raw(Crowd::LAST, &[0; Crowd::BYTES]);

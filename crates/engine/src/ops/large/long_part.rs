@@ -90,7 +90,7 @@ impl Engine {
         found: &Found,
     ) -> Option<Result<Stored, PublishFailure>> {
         let version = self.index().version(found);
-        if request.cas.is_some_and(|cas| version != cas) {
+        if request.cas.is_some_and(|cas| self.index().cas_of(version) != cas) {
             return self.is_settled(found, version).then_some(Ok(Stored::Exists));
         }
         let extended = match found.header.is_large() {

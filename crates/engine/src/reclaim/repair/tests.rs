@@ -151,3 +151,61 @@ fn a_repair_after_many_threads_takes_as_long_as_after_one() {
     println!("among {segments} segments: {one:?} after one thread, {many:?} after 64");
     assert!(many < 4 * one, "it takes {many:?} after 64 threads, {one:?} after one");
 }
+
+/// Stores an item whose record is overwritable. Returns where it is.
+fn overwritable_item(engine: &Engine, thread: &ThreadSlot) -> Found {
+    let request = StoreRequest::new(b"k", StoreMode::Set);
+    for _ in 0..4 {
+        engine.store(&Operation::new(thread, NOW), &request, b"the old value").unwrap();
+    }
+    let found = engine.index().find(engine.index().hash(b"k"), b"k").unwrap();
+    assert!(found.header.is_overwritable());
+    found
+}
+
+/// Ends a peer in an overwrite of an item, which has reached the given version. Returns the value
+/// that the other peer then reads.
+fn value_after_a_death_at(version_left: fn(u64) -> u64) -> Option<Vec<u8>> {
+    let (dead, engine) = two_peers();
+    let thread = dead.register().unwrap();
+    let found = overwritable_item(&dead, &thread);
+    mem::forget(dead.index().lock(&dead.op(&thread, NOW), dead.index().hash(b"k")).unwrap());
+    let version = dead.index().version(&found);
+    dead.peers().intend_to_change(&thread, found.record_at, version, InPlace::Overwrite);
+    let version_at = found.record_at + found.header.version_at().unwrap();
+    dead.region().word(version_at).store(version_left(version), Release);
+    kill(dead);
+    assert!(engine.reclaimer().reap_peers());
+    engine.validate().unwrap();
+    engine.peek_value(b"k", NOW).map(|(value, _)| value)
+}
+
+#[test]
+fn an_item_whose_writer_died_in_an_overwrite_is_gone() {
+    assert_eq!(value_after_a_death_at(|_| 0), None);
+}
+
+#[test]
+fn an_item_whose_writer_died_next_to_an_overwrite_stays() {
+    let value = b"the old value".to_vec();
+    assert_eq!(value_after_a_death_at(|before| before).as_ref(), Some(&value));
+    assert_eq!(value_after_a_death_at(|before| before + 1).as_ref(), Some(&value));
+}
+
+#[test]
+fn a_segment_that_lost_an_overwritten_item_counts_one_item_less() {
+    let (dead, engine) = two_peers();
+    let thread = dead.register().unwrap();
+    let found = overwritable_item(&dead, &thread);
+    let locked = dead.index().lock(&dead.op(&thread, NOW), dead.index().hash(b"k")).unwrap();
+    dead.peers().intend_to_change(&thread, found.record_at, 1, InPlace::Overwrite);
+    let version_at = found.record_at + found.header.version_at().unwrap();
+    dead.region().word(version_at).store(0, Release);
+    mem::forget(locked);
+    kill(dead);
+    assert!(engine.reclaimer().reap_peers());
+    assert_eq!(engine.segments().account(found.slot.segment()), Account::default());
+    let thread = engine.register().unwrap();
+    engine.recount_suspects(&thread, usize::MAX);
+    engine.validate().unwrap();
+}
