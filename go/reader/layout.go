@@ -23,8 +23,10 @@ const (
 	filingBytes = 36
 	// roundingBytes is the space that the alignment of the parts can take: two lines, and three words
 	// for each of the 18 sets of segments.
-	roundingBytes  = 2*lineBytes + 18*3*8
-	segmentsMax    = 1 << 20
+	roundingBytes = 2*lineBytes + 18*3*8
+	segmentsMax   = 1 << 20
+	// keepsCAS is the flag of regions whose items have CAS tokens.
+	keepsCAS       = 1
 	peersMax       = 4096
 	regionBytesMin = 1 << 20
 	// threadSlotBytesMax is the largest size of a thread slot that a reader accepts. A reader cannot
@@ -46,6 +48,7 @@ const (
 	atStripes         = 36
 	atSeed            = 40
 	atTTLClasses      = 56
+	atFlags           = 60
 	atMemoryBytes     = 64
 	atPeers           = 72
 	atPeerBytes       = 76
@@ -96,6 +99,7 @@ func (e *FieldError) Error() string {
 
 // layout has the offsets and sizes that a reader needs to find an item in a region.
 type layout struct {
+	hasCAS       bool // items have CAS tokens
 	segmentBytes uint64
 	segments     uint64
 	sequencesAt  uint64
@@ -160,7 +164,9 @@ func readLayout(m *memory) (layout, error) {
 			return layout{}, &FieldError{field.name, found, field.expected}
 		}
 	}
-	return sizes.laidOut(memoryBytes), nil
+	laidOut := sizes.laidOut(memoryBytes)
+	laidOut.hasCAS = m.half(atFlags)&keepsCAS != 0
+	return laidOut, nil
 }
 
 // sizes are the numbers that follow from three parameters: the memory limit at creation

@@ -261,9 +261,10 @@ func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, i
 		if isGone {
 			continue
 		}
-		info := v.info(&record, now)
+		version := v.version(&record)
+		info := v.info(&record, version, now)
 		dst, ok = v.value(dst, &record)
-		if ok && v.isValid(&record) && v.isUnchanged(&record, info.CAS) {
+		if ok && v.isValid(&record) && v.isUnchanged(&record, version) {
 			if !v.clock.isBefore(limit) {
 				return dst[:start], Info{}, false, false
 			}
@@ -304,8 +305,12 @@ func (v *view) version(record *found) uint64 {
 	return v.memory.word(record.recordAt + recordHead)
 }
 
-func (v *view) info(record *found, now uint32) Info {
-	info := Info{CAS: v.version(record)}
+func (v *view) info(record *found, version uint64, now uint32) Info {
+	info := Info{}
+	// In a region without CAS tokens, only records that can be overwritten in place have versions.
+	if v.layout.hasCAS {
+		info.CAS = version
+	}
 	// Load the header again, after the version. A change of the marks can also change the version, and
 	// a caller that receives the new version must also receive the new marks.
 	marks := header(v.memory.word(record.recordAt))
@@ -346,8 +351,8 @@ func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 }
 
 // isUnchanged reports whether the record still has the version that was read before the value. Only
-// numbers, and values that bytes were appended to, change without moving to a new record. During
-// such a change their version is 0.
+// numbers, values that bytes were appended to, and values that were stored several times change
+// without moving to a new record. During such a change their version is 0.
 func (v *view) isUnchanged(record *found, version uint64) bool {
 	if !record.header.changesInPlace() {
 		return true
