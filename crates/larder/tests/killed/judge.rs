@@ -63,11 +63,12 @@ fn is(item: Option<&(Seen, u64)>) -> Option<&Seen> {
 }
 
 /// The content that the cache may have after the kill: for each key the item before the operation,
-/// the item after it, or, if the operation `evicts`, no item.
+/// the item after it, or, if the operation `evicts` or `loses` the key, no item.
 pub(crate) struct Allowed {
     pub(crate) before: Contents,
     pub(crate) after: Contents,
     pub(crate) evicts: bool,
+    pub(crate) loses: Option<&'static str>,
     /// The key that the preparation has chosen for this operation, in addition to [`keys`].
     pub(crate) detail: String,
 }
@@ -81,7 +82,8 @@ impl Allowed {
             let (old, new) = (self.before.get(&key), self.after.get(&key));
             let found = seen.get(&key);
             let is_old = is(found) == is(old);
-            let is_allowed = is_old || is(found) == is(new) || self.evicts && found.is_none();
+            let may_lose = self.evicts || self.loses == Some(&*key);
+            let is_allowed = is_old || is(found) == is(new) || may_lose && found.is_none();
             if !is_allowed {
                 return Err(format!("{key} is {found:?}, was {old:?}, and would become {new:?}"));
             }

@@ -17,14 +17,21 @@ pub(crate) struct Operation {
     pub(crate) act: fn(&Victim),
     /// True if the operation may evict unrelated items.
     pub(crate) evicts: bool,
+    /// The key that may have no item if the process is killed.
+    pub(crate) loses: Option<&'static str>,
 }
 
 const fn op(name: &'static str, prepare: fn(&Path) -> String, act: fn(&Victim)) -> Operation {
-    Operation { name, prepare, act, evicts: false }
+    Operation { name, prepare, act, evicts: false, loses: None }
 }
 
 const fn evicting(name: &'static str, prepare: fn(&Path) -> String, act: fn(&Victim)) -> Operation {
-    Operation { name, prepare, act, evicts: true }
+    Operation { evicts: true, ..op(name, prepare, act) }
+}
+
+/// An operation that overwrites the item `text` in place.
+const fn overwriting(name: &'static str, act: fn(&Victim)) -> Operation {
+    Operation { loses: Some("text"), ..op(name, few_overwritable, act) }
 }
 
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -34,6 +41,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op("set_large_over_large", few, |v| set(v, "large", 18_000)),
     op("set_small_over_large", few, |v| set(v, "large", 40)),
     op("set_large_over_small", few, |v| set(v, "text", 20_000)),
+    overwriting("overwrite", |v| set(v, "text", 40)),
+    overwriting("overwrite_shorter", |v| set(v, "text", 37)),
+    overwriting("overwrite_with_token", |v| {
+        let cache = v.cache();
+        let token = cache.peek(b"text").unwrap().cas;
+        let request =
+            StoreRequest { cas: Some(token), ..StoreRequest::new(b"text", StoreMode::Set) };
+        v.steps(|| cache.store(&request, &value(9, 40)).unwrap());
+    }),
     op("set_first_of_a_thread", few, |v| {
         let cache = open(&v.path);
         v.steps(|| cache.set("new", value(9, 40), None).unwrap());
@@ -232,6 +248,20 @@ fn few(path: &Path) -> String {
 fn few_stale(path: &Path) -> String {
     few(path);
     open(path).mark_stale(b"text", None, None, None).unwrap();
+    String::new()
+}
+
+/// Stores an item so often that the next store overwrites it in place.
+fn few_overwritable(path: &Path) -> String {
+    few(path);
+    let cache = open(path);
+    let in_place = || cache.counter(larder::Counter::AlteredInPlace);
+    for number in 0..5 {
+        cache.set("text", value(number, 40), None).unwrap();
+    }
+    let before = in_place();
+    cache.set("text", value(5, 40), None).unwrap();
+    assert_eq!(in_place(), before + 1, "the item is not overwritten in place");
     String::new()
 }
 

@@ -47,7 +47,8 @@ impl<'a> Trial<'a> {
         let undisturbed = Victim { path: path.clone(), detail: detail.clone(), is_traced: false };
         (operation.act)(&undisturbed);
         let after = contents(&open(&path), &detail);
-        let allowed = Allowed { before, after, evicts: operation.evicts, detail };
+        let Operation { evicts, loses, .. } = *operation;
+        let allowed = Allowed { before, after, evicts, loses, detail };
         let random = Random::with_seed(plan.seed | 1);
         Self { name: operation.name, plan, folder, base, allowed, random, kept: Vec::new() }
     }
