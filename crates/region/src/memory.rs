@@ -171,7 +171,9 @@ impl Memory {
         }
     }
 
-    /// Copies `len` bytes from one part of the region to another that the caller owns.
+    /// Copies `len` bytes from one part of the region to another that the caller owns. Later stores
+    /// of this thread come after the copy. Earlier stores come before it only if the thread has made
+    /// an atomic read-modify-write in between, as the one that claims a segment.
     ///
     /// # Panics
     /// If one of the parts is not within the region, or if they overlap.
@@ -182,7 +184,7 @@ impl Memory {
         // SAFETY: both ranges are within the mapping and disjoint by the assertions.
         unsafe {
             let (from, to) = (self.base.as_ptr().add(from), self.base.as_ptr().add(to));
-            parts(len).for_each(|(at, part)| raw::copy_in(from.add(at), to.add(at), part));
+            parts(len).for_each(|(at, part)| raw::copy_past(from.add(at), to.add(at), part));
         }
     }
 

@@ -17,11 +17,11 @@ mod relaxed;
 mod words;
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies")))]
-pub(crate) use opaque::{copy, copy_in, load_u8, load_u32, load_u64, put};
+pub(crate) use opaque::{copy, copy_past, load_u8, load_u32, load_u64, put};
 #[cfg(any(miri, feature = "atomic-copies"))]
-pub(crate) use relaxed::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
+pub(crate) use relaxed::{copy, copy as copy_past, load_u8, load_u32, load_u64, put};
 #[cfg(not(any(target_arch = "x86_64", miri, feature = "atomic-copies")))]
-pub(crate) use words::{copy, copy as copy_in, load_u8, load_u32, load_u64, put};
+pub(crate) use words::{copy, copy as copy_past, load_u8, load_u32, load_u64, put};
 
 /// True if the `key.len()` bytes at `source` are equal to `key`.
 ///
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn copies_of_every_small_length_are_exact() {
         copy_every_small_length(copy, put);
-        copy_every_small_length(copy_in, put);
+        copy_every_small_length(copy_past, put);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Copies with inline assembly, which is opaque to the compiler.
 
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm_sfence};
 
 /// Minimum length from which the processor's string copy is faster than copying sixteen bytes at a
 /// time.
@@ -98,7 +98,7 @@ unsafe fn copy_string(source: *const u8, target: *mut u8, len: usize) {
 /// # Safety
 /// Same as [`copy`].
 #[inline]
-pub(crate) unsafe fn copy_in(source: *const u8, target: *mut u8, len: usize) {
+unsafe fn copy_in(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller guarantees both ranges.
     unsafe {
         if len < PREFETCHED_BYTES {
@@ -125,6 +125,79 @@ unsafe fn copy_prefetched(source: *const u8, target: *mut u8, len: usize) {
             }
             copy_string(source, target, part);
         }
+    }
+}
+
+/// Same as [`copy`], but a long target does not enter the caches. This is for records that move: no
+/// thread is about to read them, and the caches need not load the target before it is overwritten.
+///
+/// # Safety
+/// Same as [`copy`].
+#[inline]
+pub(crate) unsafe fn copy_past(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller guarantees both ranges.
+    unsafe {
+        if len < PREFETCHED_BYTES {
+            copy(source, target, len);
+        } else {
+            copy_streamed(source, target, len);
+        }
+    }
+}
+
+/// How far ahead of a streamed copy the source is prefetched.
+const BYTES_AHEAD: usize = 1024;
+
+/// # Safety
+/// Same as [`copy`], and `len` is at least [`PREFETCHED_BYTES`].
+#[inline(never)]
+unsafe fn copy_streamed(source: *const u8, target: *mut u8, len: usize) {
+    // The first line is written to the caches, because the owner of a record changes its header.
+    let head = CACHE_LINE_BYTES + target.addr().wrapping_neg() % CACHE_LINE_BYTES;
+    let streamed_end = len - (len - head) % CACHE_LINE_BYTES;
+    // SAFETY: `head <= streamed_end <= len`, and whole lines are between them; the caller guarantees
+    // `len` bytes. The target is aligned after the head. A prefetch only affects caches. The fence
+    // orders the streamed bytes before later stores, which may publish them.
+    unsafe {
+        for line in (0..BYTES_AHEAD).step_by(CACHE_LINE_BYTES) {
+            _mm_prefetch::<_MM_HINT_T0>(source.add(line).cast());
+        }
+        copy(source, target, head);
+        for at in (head..streamed_end).step_by(CACHE_LINE_BYTES) {
+            _mm_prefetch::<_MM_HINT_T0>(source.wrapping_add(at + BYTES_AHEAD).cast());
+            stream_line(source.add(at), target.add(at));
+        }
+        copy(source.add(streamed_end), target.add(streamed_end), len - streamed_end);
+        _mm_sfence();
+    }
+}
+
+/// Copies a cache line past the caches.
+///
+/// # Safety
+/// `source` must be valid for reads and `target` for writes of a cache line, and `target` aligned to
+/// one.
+#[inline]
+unsafe fn stream_line(source: *const u8, target: *mut u8) {
+    // SAFETY: loads and stores of one line, which the caller guarantees.
+    unsafe {
+        asm!(
+            "movups {a}, [{source}]",
+            "movups {b}, [{source} + 16]",
+            "movups {c}, [{source} + 32]",
+            "movups {d}, [{source} + 48]",
+            "movntps [{target}], {a}",
+            "movntps [{target} + 16], {b}",
+            "movntps [{target} + 32], {c}",
+            "movntps [{target} + 48], {d}",
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            source = in(reg) source,
+            target = in(reg) target,
+            options(nostack, preserves_flags)
+        );
     }
 }
 
