@@ -16,7 +16,7 @@ use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::segment::slot::Slot;
 
-/// The number of records whose groups are prefetched together.
+/// The number of records ahead of a walk whose groups are prefetched.
 const RECORDS_AHEAD: usize = 16;
 
 /// How far ahead of a walk the memory of a segment is prefetched, about a dozen records of 100
@@ -90,9 +90,8 @@ impl Reclaimer {
         self.segments().free(thread, segment);
     }
 
-    /// Returns the records of a segment. Prefetches the groups of a few records ahead together,
-    /// because emptying looks up the group of each record and would otherwise wait for memory each
-    /// time.
+    /// Returns the records of a segment. Prefetches the groups of a few records ahead, because
+    /// emptying looks up the group of each record and would otherwise wait for memory each time.
     pub(crate) fn records(&self, segment: u32) -> impl Iterator<Item = Record> {
         self.records_ahead(segment, |hash| self.index().prefetch_group(hash))
     }
@@ -110,9 +109,11 @@ impl Reclaimer {
         let mut records = self.records_in_order(segment);
         let mut ahead = VecDeque::with_capacity(RECORDS_AHEAD);
         std::iter::from_fn(move || {
-            if ahead.is_empty() {
-                ahead.extend(records.by_ref().take(RECORDS_AHEAD));
-                ahead.iter().for_each(|record| prefetch(record.hash));
+            while ahead.len() < RECORDS_AHEAD
+                && let Some(record) = records.next()
+            {
+                prefetch(record.hash);
+                ahead.push_back(record);
             }
             ahead.pop_front()
         })
