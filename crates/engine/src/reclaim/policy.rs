@@ -2,8 +2,9 @@
 //!
 //! The order is: a free segment that was used before; a *reclaimable* segment, in which nothing is
 //! needed; a segment that is almost dead, whose live records are moved; a *fresh* segment, which
-//! was never used. When memory is full: the segment with the fewest live bytes, if enough of it is
-//! dead; then, if eviction is allowed, the victim of S3-FIFO.
+//! was never used. When memory is full: a segment that is dead enough for its age (see
+//! `segment::filing::ripe`), then the victim of S3-FIFO; or, without eviction, the segment with the
+//! fewest live bytes.
 //!
 //! Cost: a choice looks at a few segments, whatever their number; see `segment::filing`.
 
@@ -32,11 +33,8 @@ const SPARSE_PERCENT_MAX: usize = 25;
 /// then costs nothing.
 const SMALL_PART: u64 = 32;
 
-/// The live percentage up to which a segment is compacted before an item is evicted. A miss costs
-/// clients more than a copy costs the cache: docs/decisions/0006 contains the measurement.
-const COMPACTED_PERCENT_MAX: usize = 80;
-
-/// The same percentage without eviction: then compaction pays even if it reclaims little.
+/// The live percentage up to which a segment is compacted without eviction: then compaction pays
+/// even if it reclaims little.
 const UNEVICTED_PERCENT_MAX: usize = 94;
 
 /// The number of fruitless attempts to evict, with a yield after each, before a thread gives up.
@@ -248,9 +246,10 @@ impl Reclaimer {
     }
 
     fn plan_with_eviction(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
-        let emptiest = || self.emptiest(op, COMPACTED_PERCENT_MAX, wish).map(Plan::Compact);
-        let sparse = (wish.keep == Keep::Needed).then(emptiest).flatten();
-        sparse.or_else(|| self.victim(wish).map(Plan::Evict))
+        // A miss costs clients more than a copy costs the cache.
+        let ripe = || self.segments().ripe(op, |ripe| self.may_be_compacted(ripe, wish));
+        let ripe = (wish.keep == Keep::Needed).then(ripe).flatten();
+        ripe.map(Plan::Compact).or_else(|| self.victim(wish).map(Plan::Evict))
     }
 
     fn plan_without_eviction(&self, op: &Op<'_>, wish: Wish<'_>) -> Option<Plan> {
@@ -282,9 +281,7 @@ impl Reclaimer {
     /// Returns the segment with the smallest share of live bytes, in sixteenths, if at most this
     /// percentage of it is live.
     fn emptiest(&self, op: &Op<'_>, percent_max: usize, wish: Wish<'_>) -> Option<Use> {
-        self.segments().filed_up_to(percent_max, op, |sparse| {
-            !self.peers().is_held(sparse.segment) && self.may_be_emptied(sparse, wish)
-        })
+        self.segments().filed_up_to(percent_max, op, |sparse| self.may_be_compacted(sparse, wish))
     }
 
     /// Returns the segment that S3-FIFO evicts from next.
@@ -305,6 +302,10 @@ impl Reclaimer {
         };
         // A held segment has parts of values that are still arriving, which eviction would lose.
         oldest(false).or_else(|| oldest(true))
+    }
+
+    fn may_be_compacted(&self, present: Use, wish: Wish<'_>) -> bool {
+        !self.peers().is_held(present.segment) && self.may_be_emptied(present, wish)
     }
 
     fn may_be_emptied(&self, present: Use, wish: Wish<'_>) -> bool {

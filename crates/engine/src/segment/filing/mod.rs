@@ -27,12 +27,12 @@ use larder_item::Second;
 use larder_region::layout::{LIVE_SHARES, global};
 
 use crate::process::op::Op;
-use crate::process::thread_slot::ThreadSlot;
 use crate::segment::Segments;
 use crate::segment::filing::set::SegmentSet;
 use crate::segment::header::{Account, State, Use};
 
 pub(crate) mod age;
+pub(crate) mod ripe;
 pub(crate) mod set;
 
 /// The share of a segment that is needed, in sixteenths, rounded up; 0 if nothing is needed.
@@ -152,18 +152,33 @@ impl Segments {
         op: &Op<'_>,
         is_wanted: impl Fn(Use) -> bool,
     ) -> Option<Use> {
-        let from = self.place_of(op.thread);
-        shares.into_iter().find_map(|share| {
-            let found = Cell::new(None);
-            self.find_in(share, from, |segment| {
-                // Loaded first: the use may end during the search. Then the checks below apply to
-                // the next use, and the attempt to empty the segment detects that.
-                let present = self.present_use(segment);
-                found.set(Some(present));
-                self.is_rightly_filed(segment, share, op.now) && is_wanted(present)
-            })?;
-            found.get()
-        })
+        let from = self.place_of(op.thread.index);
+        shares
+            .into_iter()
+            .find_map(|share| self.filed_with(share, from, op.now, |_| true, &is_wanted))
+    }
+
+    /// Returns a sealed segment with this share for which both conditions hold. Looks at its header
+    /// only if the first one holds.
+    fn filed_with(
+        &self,
+        share: Share,
+        from: u32,
+        now: Second,
+        is_candidate: impl Fn(Use) -> bool,
+        is_wanted: impl Fn(Use) -> bool,
+    ) -> Option<Use> {
+        let found = Cell::new(None);
+        self.find_in(share, from, |segment| {
+            // Loaded first: the use may end during the search. Then the checks below apply to the
+            // next use, and the attempt to empty the segment detects that.
+            let present = self.present_use(segment);
+            found.set(Some(present));
+            is_candidate(present)
+                && self.is_rightly_filed(segment, share, now)
+                && is_wanted(present)
+        })?;
+        found.get()
     }
 
     /// Same as [`Self::filed`], for segments of which at most this percentage is live. The set of
@@ -181,11 +196,11 @@ impl Segments {
         self.filed(1..=last, op, |present| is_within(present.segment) && is_wanted(present))
     }
 
-    /// Returns the segment at which the searches of a thread slot begin. It is far from the
-    /// segments of other thread slots, so that threads find different candidates.
-    fn place_of(&self, thread: &ThreadSlot) -> u32 {
+    /// Returns the segment at which the search with this number begins. It is far from the segments
+    /// of the searches with similar numbers, so that they find different candidates.
+    fn place_of(&self, number: u32) -> u32 {
         // The golden ratio spreads consecutive numbers evenly (Knuth, TAOCP 3, section 6.4).
-        let place = thread.index.wrapping_mul(0x9E37_79B9);
+        let place = number.wrapping_mul(0x9E37_79B9);
         ((u64::from(place) * u64::from(self.used_segment_numbers().end)) >> 32) as u32
     }
 

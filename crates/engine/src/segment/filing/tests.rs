@@ -60,6 +60,40 @@ fn a_segment_moves_to_the_set_of_what_is_left_of_it() {
 }
 
 #[test]
+fn a_half_dead_segment_is_ripe_when_a_fifth_of_the_segments_were_reused() {
+    let engine = Engine::create(&SMALL).unwrap();
+    let thread = engine.register().unwrap();
+    let (segments, op) = (engine.segments(), engine.op(&thread, NOW));
+    let bytes = engine.region().segment_bytes();
+    let segment = seal_one(&engine, &thread, bytes).unwrap();
+    segments.discharge(segment, Account { items: 0, bytes: bytes / 2 });
+    let ripe = || segments.ripe(&op, |_| true).map(|ripe| ripe.segment);
+    for age in 1..segments.segments_max().div_ceil(5) {
+        assert_eq!(ripe(), None, "the segment has the age {age}");
+        let other = segments.take_any(&thread, 0).unwrap();
+        segments.activate(&op, other, segments.stream(segment));
+        segments.retire(&thread, other);
+        segments.free(&thread, other);
+    }
+    assert_eq!(ripe(), Some(segment));
+    segments.discharge(segment, Account { items: 0, bytes: bytes / 4 });
+    assert_eq!(ripe(), Some(segment), "an emptier segment is ripe as well");
+}
+
+#[test]
+fn a_segment_of_which_fifteen_sixteenths_are_live_is_never_ripe() {
+    let engine = Engine::create(&SMALL).unwrap();
+    let thread = engine.register().unwrap();
+    let bytes = engine.region().segment_bytes();
+    let segment = seal_one(&engine, &thread, bytes).unwrap();
+    engine.segments().discharge(segment, Account { items: 0, bytes: bytes / SIXTEENTHS });
+    engine.region().word(global::NEXT_SEQUENCE).fetch_add(1 << 30, Relaxed);
+    assert_eq!(engine.segments().ripe(&engine.op(&thread, NOW), |_| true), None);
+    engine.segments().discharge(segment, Account { items: 0, bytes: bytes / SIXTEENTHS });
+    assert!(engine.segments().ripe(&engine.op(&thread, NOW), |_| true).is_some());
+}
+
+#[test]
 fn a_short_end_of_a_segment_counts_as_live() {
     let engine = Engine::create(&SMALL).unwrap();
     let bytes = engine.region().segment_bytes();
