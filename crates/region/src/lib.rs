@@ -42,6 +42,7 @@ pub use fork::forks;
 pub use groups::peer_groups;
 pub use layout::{Layout, LayoutError, Sharing};
 pub use locks::{LockError, Locks};
+pub use mapping::HUGE_PAGE_BYTES;
 pub use memory::{MapError, Memory};
 pub use shared::ShareError;
 pub use sink::{Lent, Sink};

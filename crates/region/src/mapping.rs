@@ -2,20 +2,25 @@
 //! to the allocator.
 
 pub(crate) use self::system::{
-    map, map_anonymous_shared, map_file, map_huge, page_bytes, release, release_shared, take, unmap,
+    collapse, map, map_anonymous_shared, map_file, map_huge, page_bytes, release, release_shared,
+    take, unmap,
 };
 
 /// Size of a huge page, in bytes.
-pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 #[cfg(not(miri))]
 mod system {
+    use std::ffi::c_void;
+    use std::fs;
     use std::io;
     use std::os::fd::BorrowedFd;
     use std::ptr::{NonNull, null_mut};
 
     use rustix::io::Errno;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+    use super::HUGE_PAGE_BYTES;
 
     /// Returns the size of the kernel's pages, in bytes. On arm64 it is only known at run time.
     pub(crate) fn page_bytes() -> usize {
@@ -37,8 +42,9 @@ mod system {
     pub(crate) fn map_anonymous_shared(bytes: usize) -> io::Result<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
-        let base = unsafe { mmap_anonymous(null_mut(), bytes, access, flags) }?;
+        // SAFETY: a fresh anonymous mapping aliases nothing: without `MapFlags::FIXED` the address
+        // is only a hint, and the kernel maps nothing over another mapping.
+        let base = unsafe { mmap_anonymous(aligned_hint(bytes), bytes, access, flags) }?;
         // SAFETY: the mapping was just made with this size.
         Ok(unsafe { in_huge_pages(base, bytes) })
     }
@@ -58,9 +64,47 @@ mod system {
         Ok(unsafe { in_huge_pages(base, bytes) })
     }
 
+    /// Returns a free address at which a mapping can have huge pages, or null if there is none. The
+    /// kernel aligns shared mappings to small pages only, unless its setting for shared memory
+    /// offers huge pages.
+    fn aligned_hint(bytes: usize) -> *mut c_void {
+        let reserved_bytes = bytes.saturating_add(HUGE_PAGE_BYTES);
+        if bytes < HUGE_PAGE_BYTES {
+            return null_mut();
+        }
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
+        let reserved =
+            unsafe { mmap_anonymous(null_mut(), reserved_bytes, ProtFlags::empty(), flags) };
+        let Ok(base) = reserved else { return null_mut() };
+        // SAFETY: the mapping was just made with this size, and nothing refers to it.
+        let unmapped = unsafe { munmap(base, reserved_bytes) };
+        debug_assert!(unmapped.is_ok(), "cannot unmap the reserved address range: {unmapped:?}");
+        base.map_addr(|address| address.next_multiple_of(HUGE_PAGE_BYTES))
+    }
+
+    /// Replaces the small pages of some blocks of [`HUGE_PAGE_BYTES`] by huge pages now. The content
+    /// is unchanged; an access by another thread waits while the kernel copies. This is a hint: the
+    /// kernel may have no huge pages (before Linux 6.1 it does not support the call), and it leaves
+    /// a block without memory as it is.
+    ///
+    /// # Safety
+    /// The pages must be of one mapping made here.
+    pub(crate) unsafe fn collapse(at: NonNull<u8>, bytes: usize) {
+        // The call overrides the setting of the system, so this function respects `never`.
+        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        if setting.is_ok_and(|setting| !setting.contains("[never]")) {
+            // SAFETY: the caller guarantees that the pages are mapped; their content stays.
+            let _ = unsafe { libc::madvise(at.as_ptr().cast(), bytes, MADV_COLLAPSE) };
+        }
+    }
+
+    /// The advice of [`collapse`], which `rustix` and `libc` do not define.
+    const MADV_COLLAPSE: libc::c_int = 25;
+
     /// # Safety
     /// The mapping was just made with this size.
-    unsafe fn in_huge_pages(base: *mut std::ffi::c_void, bytes: usize) -> NonNull<u8> {
+    unsafe fn in_huge_pages(base: *mut c_void, bytes: usize) -> NonNull<u8> {
         // SAFETY: the advice concerns the caller's mapping and does not change its contents. If the
         // kernel refuses it (a kernel without huge pages), only speed is lost.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
@@ -184,6 +228,12 @@ mod system {
     pub(crate) unsafe fn take(_at: NonNull<u8>, _bytes: usize) -> io::Result<()> {
         Ok(())
     }
+
+    /// The allocator's pages stay as they are.
+    ///
+    /// # Safety
+    /// No requirements. Unsafe only to match the version for the system.
+    pub(crate) unsafe fn collapse(_at: NonNull<u8>, _bytes: usize) {}
 
     /// Frees the allocation.
     ///

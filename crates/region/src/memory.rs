@@ -247,6 +247,25 @@ impl Memory {
         let _ = unsafe { mapping::take(self.base.add(start), offset + len - start) };
     }
 
+    /// Moves the `len` bytes at `offset`, and the bytes around them up to the next multiples of
+    /// [`HUGE_PAGE_BYTES`], to huge pages, so that accesses to random offsets cause fewer TLB
+    /// misses. The content is unchanged, also while other threads and processes change it. A huge
+    /// page replaces all small pages of its block, and takes memory for those that have none. This
+    /// is a hint: the system may have no huge pages, or refuse.
+    ///
+    /// Cost: copies the bytes. One to two milliseconds for each huge page, or more if the system
+    /// must first make free memory contiguous.
+    pub fn collapse(&self, offset: usize, len: usize) {
+        if self.sharing == Sharing::ReadOnly || len == 0 {
+            return;
+        }
+        let (offset, len) = self.clamp(offset, len);
+        let start = page_of(offset, HUGE_PAGE_BYTES);
+        let end = (offset + len).next_multiple_of(HUGE_PAGE_BYTES).min(self.bytes);
+        // SAFETY: the pages are within the mapping by `clamp` and `min`.
+        unsafe { mapping::collapse(self.base.add(start), end - start) };
+    }
+
     /// Returns the bytes at `offset` in place; `None` if they are not within the region.
     ///
     /// # Safety
@@ -368,6 +387,40 @@ mod tests {
         memory.read(0, 5 * page, &mut out);
         let zeros: Vec<bool> = out.chunks(page).map(|page| page.iter().all(|b| *b == 0)).collect();
         assert_eq!(zeros, [false, true, true, false, false]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no shared memory")]
+    fn memory_in_huge_pages_keeps_its_content() {
+        let memory = Memory::shared_anonymous(4 * HUGE_PAGE_BYTES).unwrap();
+        let at = memory.address(0, 1).unwrap().addr().get();
+        assert!(at.is_multiple_of(HUGE_PAGE_BYTES), "no huge page fits at {at:#x}");
+        let parts = [HUGE_PAGE_BYTES + 100, 3 * HUGE_PAGE_BYTES - 100];
+        parts.iter().for_each(|at| memory.write(*at, b"kept"));
+        assert_eq!(huge_kib(at), Some(0));
+        memory.collapse(parts[0], parts[1] - parts[0]);
+        assert!(parts.iter().all(|at| memory.equals(*at, b"kept")));
+        let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+        let setting = read("/sys/kernel/mm/transparent_hugepage/enabled");
+        let version = read("/proc/sys/kernel/osrelease");
+        let mut numbers = version.split(['.', '-']).map_while(|number| number.parse().ok());
+        let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        // The call exists since Linux 6.1, and the memory of a busy system may have no huge page.
+        if version >= (6, 1) && !setting.is_empty() && !setting.contains("[never]") {
+            let huge = (0..50).find_map(|_| {
+                memory.collapse(parts[0], parts[1] - parts[0]);
+                huge_kib(at).filter(|kib| *kib > 0)
+            });
+            assert_eq!(huge, Some(2 * HUGE_PAGE_BYTES / 1024));
+        }
+    }
+
+    /// Returns the size of the huge pages in the mapping at an address, in KiB.
+    fn huge_kib(at: usize) -> Option<usize> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let mapping = maps.split_once(&format!("{at:x}-"))?.1;
+        let line = mapping.lines().find(|line| line.starts_with("ShmemPmdMapped:"))?;
+        line.split_ascii_whitespace().nth(1)?.parse().ok()
     }
 
     /// Kernels for arm64 have pages of 4, 16 or 64 KiB.
