@@ -384,6 +384,16 @@ impl Engine {
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.index().prefetch(keys);
     }
+
+    /// Prefetches the index group of a key that the caller is about to store, and does not wait for
+    /// it. The caller then prepares the store while the memory arrives.
+    ///
+    /// Cost: a hash of the key.
+    #[inline]
+    pub fn prefetch_group(&self, key: &[u8]) {
+        let index = self.index();
+        index.prefetch_group(index.hash(key));
+    }
 }
 
 const _: () = assert!(TAG_BITS == 15 && layout::SUPERBLOCK_BYTES <= global::CLOCK);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use larder_item::Epoch;
 use larder_region::layout::{self, flag, global, superblock};
-use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing};
+use larder_region::{HUGE_PAGE_BYTES, Layout, LayoutError, Locks, MapError, Memory, Sharing};
 
 use crate::engine::Engine;
 use crate::index::Index;
@@ -153,6 +153,19 @@ impl Engine {
     ) -> Result<Self, CreateError> {
         let layout = Self::lay_out(config, Sharing::Peers(config.peers as usize))?;
         Self::create_in(memory, layout, config, birth, Some(locks))
+    }
+
+    /// Moves the initial index to huge pages, for memory in which the system does not use them
+    /// otherwise. An index of less than a huge page stays as it is: its few pages rarely cause TLB
+    /// misses. The creator calls this before other threads and processes use the cache.
+    ///
+    /// Cost: see `Memory::collapse`.
+    pub fn collapse_index(&self) {
+        let groups = 1usize << self.index().first_level();
+        let (at, bytes) = (self.region().segment_at(0), groups * layout::GROUP_BYTES);
+        if bytes >= HUGE_PAGE_BYTES {
+            self.region().memory().collapse(at, bytes);
+        }
     }
 
     fn lay_out(config: &Config, sharing: Sharing) -> Result<Layout, CreateError> {

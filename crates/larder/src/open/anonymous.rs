@@ -54,7 +54,10 @@ pub(crate) fn open_anonymous(config: &Config, monotonic_secs: i64) -> Result<Eng
     let memory =
         Memory::shared_anonymous(Engine::shared_bytes(config)?).map_err(ShareError::from)?;
     let birth = birth(config, monotonic_secs)?;
-    Ok(Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?)
+    let engine = Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?;
+    // The kernel's default for shared memory is small pages, also with the advice.
+    engine.collapse_index();
+    Ok(engine)
 }
 
 /// Opens a cache in an anonymous file. Other processes can map the file for reading or, if it is
