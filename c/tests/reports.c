@@ -83,6 +83,9 @@ static void walks(void) {
     larder_slice keys[] = {{"b0", 2}, {NULL, 0}, {"none", 4}};
     CHECK(larder_prefetch(cache, keys, 3) == LARDER_OK);
     CHECK(larder_prefetch(cache, NULL, 0) == LARDER_OK);
+    larder_prefetch_group(cache, TEXT("b0"));
+    larder_prefetch_group(cache, NULL, 4);
+    larder_prefetch_group(NULL, TEXT("b0"));
     larder_stat stats[128];
     CHECK(larder_reset_stats(cache) == LARDER_OK);
     CHECK(larder_stats(cache, stats, 128, &count) == LARDER_OK);

@@ -190,6 +190,25 @@ pub unsafe extern "C" fn larder_get_many(
 /// Number of keys that the library looks up together in memory.
 const KEYS_AT_ONCE: usize = 16;
 
+/// Prefetches the part of the index that a store of this key needs, and does not wait for it. Call
+/// it before you encode the value. Does nothing on a server, and with a null `cache`.
+///
+/// # Safety
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::prefetch_group`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_prefetch_group(
+    cache: *const Handle,
+    key: *const c_void,
+    key_bytes: usize,
+) {
+    // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+    // bytes.
+    let arguments = unsafe { (reference(cache), bytes(key, key_bytes)) };
+    if let (Ok(Handle::Cache(cache) | Handle::Copy(cache)), Ok(key)) = arguments {
+        cache.prefetch_group(key);
+    }
+}
+
 /// A range of bytes: a key of `larder_prefetch`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -47,7 +47,7 @@ pub use count::{larder_add_i64, larder_cas_i64, larder_decrement, larder_increme
 pub use entry::{Entry, WalkCursor, larder_describe, larder_walk};
 pub use get::{
     Slice, larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_look,
-    larder_peek, larder_prefetch,
+    larder_peek, larder_prefetch, larder_prefetch_group,
 };
 pub use handle::Handle;
 pub use item::{Item, mark, tag};
