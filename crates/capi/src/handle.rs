@@ -192,6 +192,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Status::NoTokens`] if `store.cas` is given and the cache was opened without cas tokens.
+    #[inline]
     pub(crate) fn store(&self, store: &Store<'_>) -> Result<(Status, u64), Status> {
         match self {
             Self::Cache(cache) | Self::Copy(cache) => store.in_cache(cache),
@@ -272,12 +273,14 @@ impl Handle {
 }
 
 impl Store<'_> {
+    #[inline]
     fn request(&self, cache: &Cache) -> StoreRequest<'_> {
         let Self { key, mode, ttl_secs, flags, cas, .. } = *self;
         let deadline = ttl(ttl_secs).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
         StoreRequest { deadline, flags, cas, ..StoreRequest::new(key, mode) }
     }
 
+    #[inline]
     fn in_cache(&self, cache: &Cache) -> Result<(Status, u64), Status> {
         if self.cas.is_some() && !cache.keeps_cas() {
             return Err(Status::NoTokens);

@@ -15,6 +15,7 @@ type Slice = (*const c_void, usize);
 ///
 /// # Safety
 /// The [pointer contract](crate#pointer-contract): `key` and `value` have their lengths.
+#[inline]
 unsafe fn store(
     cache: *const Handle,
     key: Slice,

@@ -314,6 +314,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`].
+    #[inline]
     pub fn store_counted(
         &self,
         request: &StoreRequest<'_>,

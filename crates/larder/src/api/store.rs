@@ -24,6 +24,7 @@ impl Cache {
     /// assert_eq!(cache.store(&add, b"v")?, Stored::NotStored);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn store(&self, request: &StoreRequest<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         waited(self.blocking().store(request, value))
     }
