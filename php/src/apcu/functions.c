@@ -32,6 +32,8 @@ bool apcu_store_name(zend_string *name, zval *value, zend_long ttl, bool is_add)
     apcu_key key;
     apcu_encoded encoded;
     apcu_key_of(&key, name);
+    // The index arrives from memory while the value is encoded.
+    larder_prefetch_group(apcu_cache, key.at, key.bytes);
     if (!apcu_encode(&encoded, value, &key)) {
         return false;
     }

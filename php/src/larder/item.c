@@ -171,10 +171,14 @@ bool larder_write(larder_object *object, const apcu_key *key, zval *value, uint3
                   uint32_t stale, larder_store store)
 {
     apcu_encoded encoded;
+    larder *cache = larder_cache_of(object->region);
+    // The index arrives from memory while the value is encoded.
+    larder_prefetch_group(cache, key->at, key->bytes);
     if (!larder_encode(object, &encoded, value, key)) {
         return false;
     }
-    larder *cache = larder_cache_of(object->region);
+    // The serializer may have run code that has closed the cache.
+    cache = larder_cache_of(object->region);
     larder_status status = LARDER_NOT_OPENED;
     if (EXPECTED(cache != NULL)) {
         status = store(cache, key->at, key->bytes, encoded.at, encoded.bytes, ttl + stale,
