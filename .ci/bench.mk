@@ -120,6 +120,7 @@ bench-go-traces: build ## Hit ratios of the pure-Go engine and the Rust engine o
 PHP_ROUNDS ?= 3
 bench-php: $(MEMCACHED) ## APCu, Yac, memcached and our module for PHP, PHP_ROUNDS=3 of 2 min
 	php/bench/extensions.sh target/php/debian
+	php/bench/newest.sh target/php/debian
 	$(MAKE) --no-print-directory -C php
 	MEMCACHED=$(MEMCACHED) php -n php/bench/run.php --rounds $(PHP_ROUNDS) --ours target/php/larder_apcu.so $(FLAGS)
 

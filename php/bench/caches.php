@@ -36,6 +36,10 @@ function caches(string $extensions, ?string $ours, array $sockets): array
         'apcu' => ['ini' => $apcu_ini + ['extension' => ["$extensions/apcu.so"]]] + $apcu,
         'apcu (hint 65536)' => ['ini' => $apcu_ini
             + ['extension' => ["$extensions/apcu.so"], 'apc.entries_hint' => 65536]] + $apcu,
+        'apcu newest' => ['ini' => $apcu_ini
+            + ['extension' => ["$extensions/apcu-newest.so"]]] + $apcu,
+        'apcu newest (hint 65536)' => ['ini' => $apcu_ini
+            + ['extension' => ["$extensions/apcu-newest.so"], 'apc.entries_hint' => 65536]] + $apcu,
         'yac' => [
             'ini' => ['extension' => ["$extensions/yac.so"], 'yac.enable_cli' => 1,
                 'yac.keys_memory_size' => '64M',

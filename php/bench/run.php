@@ -23,7 +23,8 @@ const USAGE = <<<'END'
     END;
 
 /** The colors of the plot. */
-const COLORS = ['apcu (hint 65536)' => '#b0b0b0', 'yac' => '#d8c48a', 'larder_apcu' => '#1f6fb4',
+const COLORS = ['apcu (hint 65536)' => '#b0b0b0', 'apcu newest' => '#888888',
+    'apcu newest (hint 65536)' => '#606060', 'yac' => '#d8c48a', 'larder_apcu' => '#1f6fb4',
     'larder' => '#79b8e8'];
 
 $options = getopt('', ['extensions:', 'ours:', 'rounds:', 'workers:', 'only:', 'plot:', 'help'], $end);
