@@ -221,6 +221,12 @@ pub trait File: Send + Sync {
     /// can succeed without writing them. The caller must not assume that they are durable.
     fn sync_data(&self) -> Result<(), DiskError>;
 
+    /// Returns how many reads should run at the same time to use the speed of the device. A
+    /// simulated disk returns 1, so that its calls have an order.
+    fn parallel_reads(&self) -> usize {
+        1
+    }
+
     /// Syncs the file, then drops its pages from the page cache, so that the next reads come from
     /// the device. Without this, after a failed sync the page cache may contain pages that the
     /// device lacks.

@@ -59,6 +59,42 @@ impl RawHeader {
         put_u32(page, 44, 0);
     }
 
+    /// Reads the header of the unit at a page of a segment, without checking the checksum. Returns
+    /// it with the bytes from the unit on, which contain all of its records.
+    fn read(
+        number: SegmentNumber,
+        page: usize,
+        segment: &[u8],
+    ) -> Result<(Self, &[u8]), UnitFault> {
+        if page >= SEGMENT_PAGES {
+            return Err(UnitFault::Blank);
+        }
+        let offset = page * PAGE_BYTES;
+        let unit = segment.get(offset..).unwrap_or_default();
+        let header = unit.get(..UNIT_HEADER_BYTES).ok_or(UnitFault::Blank)?;
+        if u32_at(header, 4) != MAGIC {
+            let blank = header.iter().all(|byte| *byte == 0);
+            return Err(if blank { UnitFault::Blank } else { UnitFault::Broken });
+        }
+        let address = Address::new(number, offset);
+        if u64_at(header, 16) != address.stored() {
+            return Err(UnitFault::Earlier);
+        }
+        let head = Self {
+            kind: u32_at(header, 8),
+            pages: u32_at(header, 12) as usize,
+            address,
+            synced_through: Address::from_stored(u64_at(header, 24)),
+            sealed_unix_secs: u64_at(header, 32),
+            record_bytes: u32_at(header, 40) as usize,
+        };
+        let end = UNIT_HEADER_BYTES.checked_add(head.record_bytes).ok_or(UnitFault::Broken)?;
+        let fits = (1..=SEGMENT_PAGES - page).contains(&head.pages)
+            && end <= (head.pages * PAGE_BYTES).min(unit.len())
+            && matches!(head.kind, RECORDS | VOID);
+        if fits { Ok((head, unit)) } else { Err(UnitFault::Broken) }
+    }
+
     /// Returns the checksum of the unit that begins with these bytes.
     fn checksum(&self, seal: &Seal, unit: &[u8]) -> u32 {
         seal.at(self.address, &[&unit[4..UNIT_HEADER_BYTES + self.record_bytes]])
@@ -96,44 +132,35 @@ impl<'a> Unit<'a> {
         page: usize,
         segment: &'a [u8],
     ) -> Result<Self, UnitFault> {
-        if page >= SEGMENT_PAGES {
-            return Err(UnitFault::Blank);
+        let (head, unit) = RawHeader::read(number, page, segment)?;
+        match head.checksum(seal, unit) == u32_at(unit, 0) {
+            true => Ok(Self::of(&head, unit)),
+            false => Err(UnitFault::Broken),
         }
-        let offset = page * PAGE_BYTES;
-        let unit = segment.get(offset..).unwrap_or_default();
-        let header = unit.get(..UNIT_HEADER_BYTES).ok_or(UnitFault::Blank)?;
-        if u32_at(header, 4) != MAGIC {
-            let blank = header.iter().all(|byte| *byte == 0);
-            return Err(if blank { UnitFault::Blank } else { UnitFault::Broken });
-        }
-        let address = Address::new(number, offset);
-        if u64_at(header, 16) != address.stored() {
-            return Err(UnitFault::Earlier);
-        }
-        let head = RawHeader {
-            kind: u32_at(header, 8),
-            pages: u32_at(header, 12) as usize,
-            address,
-            synced_through: Address::from_stored(u64_at(header, 24)),
-            sealed_unix_secs: u64_at(header, 32),
-            record_bytes: u32_at(header, 40) as usize,
-        };
-        let end = UNIT_HEADER_BYTES.checked_add(head.record_bytes).ok_or(UnitFault::Broken)?;
-        let records = unit.get(UNIT_HEADER_BYTES..end).ok_or(UnitFault::Broken)?;
-        let fits = (1..=SEGMENT_PAGES - page).contains(&head.pages)
-            && end <= head.pages * PAGE_BYTES
-            && matches!(head.kind, RECORDS | VOID);
-        if !fits || head.checksum(seal, unit) != u32_at(header, 0) {
-            return Err(UnitFault::Broken);
-        }
-        Ok(Self {
-            address,
+    }
+
+    /// Same as [`Unit::read`], for a unit that [`Unit::read`] has accepted before.
+    ///
+    /// Cost: a few loads.
+    pub(crate) fn of_checked(
+        number: SegmentNumber,
+        page: usize,
+        segment: &'a [u8],
+    ) -> Option<Self> {
+        let (head, unit) = RawHeader::read(number, page, segment).ok()?;
+        Some(Self::of(&head, unit))
+    }
+
+    /// Returns the unit with this header, which begins with these bytes.
+    fn of(head: &RawHeader, unit: &'a [u8]) -> Self {
+        Self {
+            address: head.address,
             pages: head.pages,
             synced_through: head.synced_through,
             sealed_unix_secs: head.sealed_unix_secs,
             is_void: head.kind == VOID,
-            records,
-        })
+            records: &unit[UNIT_HEADER_BYTES..UNIT_HEADER_BYTES + head.record_bytes],
+        }
     }
 
     /// Returns the segment number stored in the unit header at `page`, without checking its

@@ -7,10 +7,10 @@
 //!
 //! `// Rule:` comments name the rules of the model in `tests/it/model/rules.rs`.
 
+mod ahead;
 mod survey;
 
-use std::panic::resume_unwind;
-use std::{mem, thread};
+use std::ops::ControlFlow;
 
 use thiserror::Error;
 use zerocopy::IntoBytes;
@@ -22,6 +22,7 @@ use crate::format::{
 };
 use crate::log::{Extent, HeaderError, Log};
 use crate::tier::Tier;
+use ahead::{End, LoadedSegment};
 use survey::Survey;
 
 /// The reason why a log was not recovered. Unless the disk failed, nothing was changed.
@@ -132,7 +133,7 @@ pub struct RecoveredLog {
 ///
 /// The caller must hold the lock of the directory, and must have raised the epoch durably.
 ///
-/// Cost: reads each segment once, into two buffers of 4 MiB. One segment is read while the previous
+/// Cost: reads each segment once, into up to four buffers of 4 MiB. Other segments are read while
 /// one is processed.
 ///
 /// # Errors
@@ -187,37 +188,27 @@ fn read<D: Directory>(
     {
         return Err(RecoveryError::OlderManifest { number: newest.number });
     }
-    let mut reader =
-        Reader { log, pages: zeroed_pages(SEGMENT_PAGES), found: RecoveredLog::default() };
-    let mut ahead = zeroed_pages(SEGMENT_PAGES);
-    let total = survey.segments().len();
-    if let Some((first, _)) = survey.segments().first() {
-        log.segment(*first, &mut reader.pages)?;
-    }
-    for (index, (extent, header)) in survey.segments().iter().enumerate() {
+    let mut found = RecoveredLog::default();
+    let segments = survey.segments();
+    let total = segments.len();
+    ahead::in_order(log, segments, |index, loaded| {
         visitor.progress(index, total);
-        // The next segment is read while this one is processed.
-        let next = survey.segments().get(index + 1).map(|(extent, _)| *extent);
-        let into = &mut ahead;
-        let (end, is_read) = thread::scope(|scope| {
-            let next = next.map(|next| scope.spawn(move || log.segment(next, into)));
-            let end = reader.segment(*extent, header, visitor);
-            (end, next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic))))
-        });
-        let end = end?;
-        if end != Some(1) {
-            reader.found.segments.push((*extent, header.number));
+        found.read_segment(&segments[index], loaded, visitor)?;
+        let (extent, header) = &segments[index];
+        let cut_page = match loaded.end() {
+            End::Closed | End::FlippedVoid(_) => None,
+            End::Cut(page) => Some(page),
+        };
+        if cut_page != Some(1) {
+            found.segments.push((*extent, header.number));
         }
-        if let Some(page) = end {
-            reader.found.cut = Some(Address::new(header.number, page * PAGE_BYTES));
-            reader.check_cut(&survey.segments()[index..], page, tier.manifest().durable)?;
-            break;
-        }
-        is_read.transpose()?;
-        mem::swap(&mut reader.pages, &mut ahead);
-    }
+        let Some(page) = cut_page else { return Ok(ControlFlow::Continue(())) };
+        let cut = Address::new(header.number, page * PAGE_BYTES);
+        found.cut = Some(cut);
+        check_cut(log, &segments[index..], cut, tier.manifest().durable)?;
+        Ok::<_, RecoveryError>(ControlFlow::Break(()))
+    })?;
     visitor.progress(total, total);
-    let mut found = reader.found;
     check_end(&found, tier.manifest().durable)?;
     found.flipped = survey.flipped() + found.flipped_voids.len() as u64;
     found.delay = found.delay.filter(|delay| found.flush.is_none_or(|flush| delay.at > flush));
@@ -263,94 +254,69 @@ fn remove_above<F: File>(
     Ok(())
 }
 
-/// Processes the segments in order.
-struct Reader<'l, F> {
-    log: &'l Log<F>,
-    pages: Vec<Page>,
-    found: RecoveredLog,
+/// Fails if the cut is below `durable`, or if a unit above it proves that the cut was durable.
+/// `rest` begins with the segment of the cut.
+fn check_cut<F: File>(
+    log: &Log<F>,
+    rest: &[(Extent, SegmentHeader)],
+    cut: Address,
+    durable: Option<Address>,
+) -> Result<(), RecoveryError> {
+    let mut pages = zeroed_pages(SEGMENT_PAGES);
+    let (mut first_page, mut bytes) = (cut.page(), 0);
+    for (extent, header) in rest {
+        log.segment(*extent, &mut pages)?;
+        let unit = |page| Unit::read(log.seal(), header.number, page, pages.as_bytes()).ok();
+        if header.number == cut.number() {
+            bytes = bad_bytes(log, cut, &pages);
+            if let Some(through) = durable.filter(|durable| *durable > cut) {
+                return Err(RecoveryError::Lost { at: cut, bytes, through });
+            }
+        }
+        let units = (first_page..SEGMENT_PAGES).filter_map(unit);
+        let mut durable_ends = units.filter_map(|unit| unit.synced_through);
+        if let Some(through) = durable_ends.find(|through| *through > cut) {
+            return Err(RecoveryError::Lost { at: cut, bytes, through });
+        }
+        first_page = 1;
+    }
+    Ok(())
 }
 
-impl<F: File> Reader<'_, F> {
-    /// Passes the records of the segment in the buffer to the visitor. Returns the page of the cut,
-    /// or `None` if the segment is full or was closed.
-    fn segment(
-        &mut self,
-        extent: Extent,
-        header: &SegmentHeader,
-        visitor: &mut impl Visitor,
-    ) -> Result<Option<usize>, RecoveryError> {
-        let bytes = self.pages.as_bytes();
-        let found = &mut self.found;
-        found.delay = header.delay.or(found.delay);
-        let mut page = 1;
-        while page < SEGMENT_PAGES {
-            let Ok(unit) = Unit::read(self.log.seal(), header.number, page, bytes) else {
-                if Unit::is_flipped_void(self.log.seal(), header.number, page, bytes) {
-                    let at = Address::new(header.number, page * PAGE_BYTES);
-                    found.flipped_voids.push((extent, at));
-                    break;
-                }
-                return Ok(Some(page));
-            };
-            found.stamp_unix_secs = found.stamp_unix_secs.max(unit.sealed_unix_secs);
-            // Rule: VoidShuts
-            if unit.is_void {
-                break;
-            }
-            for record in unit.records() {
-                let (at, record) = record
-                    .map_err(|damage| RecoveryError::Record { unit: unit.address, damage })?;
-                found.note(at, &record);
-                visitor.record(Place { extent, at }, &record);
-            }
-            page += unit.pages;
-        }
-        Ok(None)
-    }
-
-    /// Fails if the cut is below `durable`, or if a unit above it proves that the cut was durable.
-    /// `rest` begins with the segment that is cut at `page`.
-    fn check_cut(
-        &mut self,
-        rest: &[(Extent, SegmentHeader)],
-        page: usize,
-        durable: Option<Address>,
-    ) -> Result<(), RecoveryError> {
-        let Some(at) = self.found.cut else { return Ok(()) };
-        let bad_bytes = self.bad_bytes(at);
-        if let Some(through) = durable.filter(|durable| *durable > at) {
-            return Err(RecoveryError::Lost { at, bytes: bad_bytes, through });
-        }
-        let mut first_page = page;
-        for (extent, header) in rest {
-            self.log.segment(*extent, &mut self.pages)?;
-            let bytes = self.pages.as_bytes();
-            for page in first_page..SEGMENT_PAGES {
-                let unit = Unit::read(self.log.seal(), header.number, page, bytes).ok();
-                let through = unit.and_then(|unit| unit.synced_through);
-                if let Some(through) = through.filter(|through| *through > at) {
-                    return Err(RecoveryError::Lost { at, bytes: bad_bytes, through });
-                }
-            }
-            first_page = 1;
-        }
-        Ok(())
-    }
-}
-
-impl<F: File> Reader<'_, F> {
-    /// Returns the number of bytes from an address to the next valid unit of the segment in the
-    /// buffer, or to the zeros at its end.
-    fn bad_bytes(&self, at: Address) -> u64 {
-        let unit = |page| Unit::read(self.log.seal(), at.number(), page, self.pages.as_bytes());
-        let next = (at.page() + 1..SEGMENT_PAGES).find(|page| unit(*page).is_ok());
-        let pages = &self.pages[at.page()..next.unwrap_or(SEGMENT_PAGES)];
-        let filled = pages.iter().rposition(|page| !page.is_zero()).map_or(1, |last| last + 1);
-        (filled * PAGE_BYTES) as u64
-    }
+/// Returns the number of bytes from the cut to the next valid unit of its segment, or to the zeros
+/// at its end. `pages` contains the segment.
+fn bad_bytes<F: File>(log: &Log<F>, cut: Address, pages: &[Page]) -> u64 {
+    let unit = |page| Unit::read(log.seal(), cut.number(), page, pages.as_bytes());
+    let next = (cut.page() + 1..SEGMENT_PAGES).find(|page| unit(*page).is_ok());
+    let pages = &pages[cut.page()..next.unwrap_or(SEGMENT_PAGES)];
+    let filled = pages.iter().rposition(|page| !page.is_zero()).map_or(1, |last| last + 1);
+    (filled * PAGE_BYTES) as u64
 }
 
 impl RecoveredLog {
+    /// Passes the records of a segment to the visitor.
+    fn read_segment(
+        &mut self,
+        (extent, header): &(Extent, SegmentHeader),
+        segment: &LoadedSegment,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), RecoveryError> {
+        self.delay = header.delay.or(self.delay);
+        for unit in segment.units(header) {
+            self.stamp_unix_secs = self.stamp_unix_secs.max(unit.sealed_unix_secs);
+            for record in unit.records() {
+                let (at, record) = record
+                    .map_err(|damage| RecoveryError::Record { unit: unit.address, damage })?;
+                self.note(at, &record);
+                visitor.record(Place { extent: *extent, at }, &record);
+            }
+        }
+        if let End::FlippedVoid(page) = segment.end() {
+            self.flipped_voids.push((*extent, Address::new(header.number, page * PAGE_BYTES)));
+        }
+        Ok(())
+    }
+
     fn note(&mut self, at: Address, record: &Record<'_>) {
         match record {
             Record::Item(item) => self.version_max = self.version_max.max(item.version),

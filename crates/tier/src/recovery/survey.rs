@@ -3,7 +3,7 @@
 use crate::disk::{DiskError, File};
 use crate::format::{SegmentHeader, SegmentNumber};
 use crate::log::{Extent, HeaderError, Log};
-use crate::recovery::RecoveryError;
+use crate::recovery::{RecoveryError, ahead};
 
 /// The segments of a log, in the order of their numbers and without gaps.
 pub(crate) struct Survey {
@@ -15,18 +15,16 @@ pub(crate) struct Survey {
 impl Survey {
     /// Reads the headers of all extents.
     pub(crate) fn read<F: File>(log: &Log<F>) -> Result<Self, RecoveryError> {
+        let headers = ahead::for_extents(log, |extent| match log.header(extent) {
+            Err(broken @ HeaderError::Broken { .. }) => {
+                Ok((log.flipped_header(extent).ok_or(broken)?, true))
+            }
+            header => Ok::<_, HeaderError>((header?, false)),
+        })?;
         let (mut segments, mut flipped) = (Vec::new(), Vec::new());
-        for extent in 0..log.extents() {
-            let header = match log.header(extent) {
-                Ok(header) => header,
-                Err(error) => {
-                    let HeaderError::Broken { .. } = error else { return Err(error.into()) };
-                    let header = log.flipped_header(extent).ok_or(error)?;
-                    flipped.push((extent, header));
-                    header
-                }
-            };
+        for (extent, (header, is_flipped)) in (0..).zip(headers) {
             segments.extend(header.map(|header| (extent, header)));
+            flipped.extend(is_flipped.then_some((extent, header)));
         }
         segments.sort_unstable_by_key(|(_, header)| header.number);
         for pair in segments.windows(2) {

@@ -18,6 +18,9 @@ use crate::disk::{Call, DiskError, File, Page, Space, zeroed_pages};
 /// The number of pages that one write fills with zeros: 1 MiB.
 const ZERO_FILL_PAGES: u64 = 256;
 
+/// The number of reads at the same time that most devices need for their full speed.
+const PARALLEL_READS: usize = 16;
+
 /// File systems that start a read without blocking: ext4, XFS, btrfs.
 const PROMPT: [FsWord; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
@@ -169,6 +172,10 @@ impl File for RealFile {
 
     fn sync_data(&self) -> Result<(), DiskError> {
         fdatasync(&self.descriptor).map_err(self.error(Call::SyncData))
+    }
+
+    fn parallel_reads(&self) -> usize {
+        PARALLEL_READS
     }
 
     fn drop_cached(&self) -> Result<(), DiskError> {
