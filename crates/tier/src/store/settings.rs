@@ -21,7 +21,7 @@ impl Durability {
     /// Returns how long the flusher collects records.
     pub(super) fn pause(self) -> Duration {
         match self {
-            // Each change wakes the flusher.
+            // Threads that wait for durability wake the flusher.
             Self::Sync => Duration::from_secs(1),
             Self::Interval(interval) => interval,
             Self::Async => Duration::from_millis(100),
