@@ -344,6 +344,18 @@ impl<D: Directory + 'static> Store<D> {
         known: &KeyRecords,
     ) -> Result<Option<Location>, Refusal> {
         let shared = &*self.shared;
+        match shared.catalog.first_two(filed) {
+            [None, _] => return Ok(None),
+            // A live item in memory has a record, so the only candidate must be this record.
+            [Some(only), None]
+                if known.others.is_empty()
+                    && change.is_resident
+                    && shared.is_surely_filed(change.now_unix_secs) =>
+            {
+                return Ok(Some(only));
+            }
+            _ => {}
+        }
         let mut candidates = Vec::new();
         shared.catalog.candidates(filed, &mut candidates);
         let address = |location: &Location| shared.extents.address(*location);
@@ -351,7 +363,6 @@ impl<D: Directory + 'static> Store<D> {
             .retain(|location| address(location).is_none_or(|at| !known.others.contains(&at)));
         match *candidates {
             [] => Ok(None),
-            // A live item in memory has a record, so the only candidate must be this record.
             [only] if change.is_resident && shared.is_surely_filed(change.now_unix_secs) => {
                 Ok(Some(only))
             }
@@ -472,26 +483,13 @@ impl<D: Directory + 'static> Store<D> {
         self.shared.log.file()
     }
 
-    /// True if `known` still lists exactly the records that the disk may have of the key.
-    pub fn is_as_found(&self, key: &[u8], known: &KeyRecords) -> bool {
-        let mut candidates = Vec::new();
-        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        let is_known = |location: &Location| {
-            let at = self.shared.extents.address(*location);
-            at.is_some_and(|at| known.own == Some(at) || known.others.contains(&at))
-        };
-        candidates.len() == known.others.len() + usize::from(known.own.is_some())
-            && candidates.iter().all(is_known)
-    }
-
     /// True if a change or a read of the key may need the disk. `is_resident`: the caller's memory
     /// has a live item of the key.
     ///
     /// Cost: same as [`Store::may_have`].
     pub fn may_ask(&self, key: &[u8], is_resident: bool) -> bool {
-        let mut candidates = Vec::new();
-        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        candidates.len() > usize::from(is_resident)
+        let [first, second] = self.shared.catalog.first_two(self.shared.filed(key));
+        if is_resident { second.is_some() } else { first.is_some() }
     }
 
     /// True if this address is still the newest record of the key. Also false if reclaim has moved

@@ -29,24 +29,37 @@ const _: () = assert!(EXTENT_BITS + OFFSET_BITS + TAG_BITS == u64::BITS);
 /// The maximum number of extents in a catalog: 64 TiB of log.
 pub(crate) const EXTENTS_MAX: u32 = 1 << EXTENT_BITS;
 
-/// The parts of a key's hash: its partition, its tag, and the remaining bits.
+/// The hash of a key. It consists of the partition, the tag, and the remaining bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyBits {
-    partition: usize,
-    tag: u32,
+    /// The partition is in the lowest bits, the tag in the highest.
+    low: u64,
     /// The bits that an entry does not contain.
     rest: u64,
 }
 
 impl KeyBits {
-    /// Computes the parts from the identity of a key.
+    /// Returns the hash with this identity of a key.
     pub(super) fn of(identity: u128) -> Self {
-        let low = identity as u64;
-        Self {
-            partition: (low & ((1 << PARTITION_BITS) - 1)) as usize,
-            tag: (low >> (u64::BITS - TAG_BITS)) as u32,
-            rest: (identity >> u64::BITS) as u64,
-        }
+        Self { low: identity as u64, rest: (identity >> u64::BITS) as u64 }
+    }
+
+    /// Returns a hash with these parts.
+    fn of_parts(partition: usize, tag: u32, rest: u64) -> Self {
+        Self { low: partition as u64 | u64::from(tag) << (u64::BITS - TAG_BITS), rest }
+    }
+
+    /// Returns the identity of the key.
+    pub(super) fn identity(self) -> u128 {
+        u128::from(self.rest) << u64::BITS | u128::from(self.low)
+    }
+
+    fn partition(self) -> usize {
+        (self.low & ((1 << PARTITION_BITS) - 1)) as usize
+    }
+
+    fn tag(self) -> u32 {
+        (self.low >> (u64::BITS - TAG_BITS)) as u32
     }
 
     /// Computes the parts for the key of a record. Returns `None` for records that concern all
@@ -63,15 +76,15 @@ impl KeyBits {
 
     /// Computes the parts from the place of a lost item. The remaining bits of its hash are
     /// unknown.
-    fn of_place(place: u64) -> Self {
+    pub(super) fn of_place(place: u64) -> Self {
         let (partition, tag) = (place >> TAG_BITS, place & ((1 << TAG_BITS) - 1));
         let partition = partition as usize % (1 << PARTITION_BITS);
-        Self { partition, tag: tag as u32, rest: UNKNOWN }
+        Self::of_parts(partition, tag as u32, UNKNOWN)
     }
 
     /// Returns the place of the key in the order of a walk. Several keys may have the same place.
     pub(super) fn place(self) -> u64 {
-        (self.partition as u64) << TAG_BITS | u64::from(self.tag)
+        (self.partition() as u64) << TAG_BITS | u64::from(self.tag())
     }
 
     /// Returns the index of one of `words` words. Several keys share a word.
@@ -116,7 +129,7 @@ struct Place(u64);
 
 impl Place {
     fn new(filed: KeyBits, location: Location) -> Self {
-        Self(u64::from(filed.tag) << (u64::BITS - TAG_BITS) | location.0)
+        Self(u64::from(filed.tag()) << (u64::BITS - TAG_BITS) | location.0)
     }
 
     fn location(self) -> Location {
@@ -148,7 +161,7 @@ impl Catalog {
     }
 
     fn partition(&self, filed: KeyBits) -> MutexGuard<'_, Table<Place>> {
-        self.table(filed.partition)
+        self.table(filed.partition())
     }
 
     fn table(&self, partition: usize) -> MutexGuard<'_, Table<Place>> {
@@ -167,13 +180,20 @@ impl Catalog {
 
     /// Appends the locations that may belong to the key.
     pub(super) fn candidates(&self, filed: KeyBits, into: &mut Vec<Location>) {
-        into.extend(self.partition(filed).with_tag(filed.tag).map(Place::location));
+        into.extend(self.partition(filed).with_tag(filed.tag()).map(Place::location));
+    }
+
+    /// Returns two of the locations that may belong to the key.
+    pub(super) fn first_two(&self, filed: KeyBits) -> [Option<Location>; 2] {
+        let table = self.partition(filed);
+        let mut locations = table.with_tag(filed.tag()).map(Place::location);
+        [locations.next(), locations.next()]
     }
 
     /// True if the catalog has this location for the key or for another key with the same tag.
     pub(super) fn has(&self, filed: KeyBits, location: Location) -> bool {
         let place = Place::new(filed, location);
-        self.partition(filed).with_tag(filed.tag).any(|entry| entry == place)
+        self.partition(filed).with_tag(filed.tag()).any(|entry| entry == place)
     }
 
     /// True if another entry fits into the memory limit of the catalog.
@@ -219,7 +239,7 @@ impl Catalog {
     /// Reserves memory for the entries of a partition. They are then added in the order of their
     /// tags.
     pub(super) fn reserve(&self, partition: usize, entries: usize) {
-        self.change(KeyBits { partition, tag: 0, rest: 0 }, |table| table.reserve(entries));
+        self.change(KeyBits::of_parts(partition, 0, 0), |table| table.reserve(entries));
     }
 
     /// Adds an entry from [`Self::visit`]. Returns false if it cannot be the location of a record.
@@ -234,7 +254,7 @@ impl Catalog {
         // Page 0 of an extent is a segment header.
         let is_sound = location.offset() >= PAGE_BYTES && is_used(location.extent());
         if is_sound {
-            self.insert(KeyBits { partition, tag: place.tag(), rest: 0 }, location);
+            self.insert(KeyBits::of_parts(partition, place.tag(), 0), location);
         }
         is_sound
     }
@@ -280,7 +300,7 @@ impl Catalog {
     pub(super) fn of_extent(&self, extent: Extent) -> Vec<(KeyBits, Location)> {
         let mut all = Vec::new();
         for partition in 0..self.partitions.len() {
-            let filed = |place: Place| KeyBits { partition, tag: place.tag(), rest: 0 };
+            let filed = |place: Place| KeyBits::of_parts(partition, place.tag(), 0);
             let table = self.table(partition);
             let entries = table.iter().map(|place| (filed(place), place.location()));
             all.extend(entries.filter(|(_, location)| location.extent() == extent));
@@ -347,7 +367,7 @@ impl DraftCatalog {
     /// with an unknown key counts as the previous record if it has the same place.
     pub(super) fn put(&mut self, filed: KeyBits, location: Location) -> Option<Location> {
         let new = DraftEntry { place: Place::new(filed, location), rest: filed.rest };
-        let table = &mut self.partitions[filed.partition];
+        let table = &mut self.partitions[filed.partition()];
         match Self::find(table, filed) {
             Some(old) => {
                 table.replace(old, new);
@@ -362,13 +382,13 @@ impl DraftCatalog {
 
     /// True if this location is the newest record of the key.
     pub(super) fn has(&self, filed: KeyBits, location: Location) -> bool {
-        let found = Self::find(&self.partitions[filed.partition], filed);
+        let found = Self::find(&self.partitions[filed.partition()], filed);
         found.is_some_and(|found| found.place.location() == location)
     }
 
     /// Removes a key. Returns the location of its record.
     pub(super) fn take(&mut self, filed: KeyBits) -> Option<Location> {
-        let table = &mut self.partitions[filed.partition];
+        let table = &mut self.partitions[filed.partition()];
         let old = Self::find(table, filed)?;
         table.remove(old);
         Some(old.place.location())
@@ -386,7 +406,7 @@ impl DraftCatalog {
         for (partition, table) in self.partitions.into_iter().enumerate() {
             catalog.reserve(partition, table.len());
             for entry in table.iter() {
-                let filed = KeyBits { partition, tag: entry.tag(), rest: entry.rest };
+                let filed = KeyBits::of_parts(partition, entry.tag(), entry.rest);
                 catalog.insert(filed, entry.place.location());
             }
         }
@@ -394,7 +414,7 @@ impl DraftCatalog {
     }
 
     fn find(table: &Table<DraftEntry>, filed: KeyBits) -> Option<DraftEntry> {
-        let with_rest = |rest| table.with_tag(filed.tag).find(|entry| entry.rest == rest);
+        let with_rest = |rest| table.with_tag(filed.tag()).find(|entry| entry.rest == rest);
         with_rest(filed.rest).or_else(|| with_rest(UNKNOWN))
     }
 }
@@ -412,7 +432,7 @@ mod tests {
         // Some partitions have more entries than a slice; most are empty.
         for n in 0..30_000_u64 {
             let (partition, tag) = (5 + n as usize % 3, (n * 69) as u32);
-            let filed = KeyBits { partition, tag, rest: 0 };
+            let filed = KeyBits::of_parts(partition, tag, 0);
             catalog.insert(filed, Location(n + 512));
         }
         let (mut from, mut found) = (0, Vec::new());

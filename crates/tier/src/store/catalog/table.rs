@@ -3,6 +3,7 @@
 //! It uses linear probing and is at most 4/5 full. The home slot of an entry depends only on its
 //! tag, and home slots are in tag order, so growing the table takes one pass over the slots.
 
+use std::iter;
 use std::ops::Range;
 
 /// Bits of a tag.
@@ -51,7 +52,7 @@ impl<E: Entry> Table<E> {
 
     /// Iterates over the entries with a tag, in arbitrary order.
     pub(super) fn with_tag(&self, tag: u32) -> impl Iterator<Item = E> {
-        self.probe(tag).map(|at| self.slots[at]).filter(move |entry| entry.tag() == tag)
+        self.probe(tag).map(|(_, entry)| entry).filter(move |entry| entry.tag() == tag)
     }
 
     /// Iterates over the entries with one of these tags, in arbitrary order.
@@ -141,14 +142,19 @@ impl<E: Entry> Table<E> {
     }
 
     /// Iterates over the slots from the home slot of a tag up to the first empty slot.
-    fn probe(&self, tag: u32) -> impl Iterator<Item = usize> {
-        let (home, slots) = (self.home(tag), self.slots.len());
-        let all = (home..slots).chain(0..home);
-        all.take_while(|at| self.slots[*at] != E::EMPTY)
+    fn probe(&self, tag: u32) -> impl Iterator<Item = (usize, E)> {
+        let mut next = self.home(tag);
+        // A table with slots has an empty one, so this ends.
+        iter::from_fn(move || {
+            let (at, entry) = (next, *self.slots.get(next)?);
+            next = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            (entry != E::EMPTY).then_some((at, entry))
+        })
+        .fuse()
     }
 
     fn position(&self, entry: E) -> Option<usize> {
-        self.probe(entry.tag()).find(|at| self.slots[*at] == entry)
+        self.probe(entry.tag()).find(|(_, found)| *found == entry).map(|(at, _)| at)
     }
 
     fn put(&mut self, entry: E) {
