@@ -10,9 +10,12 @@
 use std::fmt;
 
 use thiserror::Error;
+use zerocopy::IntoBytes;
 
-use crate::disk::{Directory, DiskError, PAGE_BYTES, Page};
-use crate::format::{Address, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, UnitWriter};
+use crate::disk::{Directory, DiskError, PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{
+    Address, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber, SummaryWriter, UnitWriter,
+};
 use crate::log::Extent;
 use crate::tier::{Lease, OpenError, Tier};
 
@@ -78,12 +81,27 @@ impl Open {
     }
 }
 
+/// A closed segment whose summary is not written yet.
+#[derive(Debug)]
+struct ClosedSegment {
+    extent: Extent,
+    number: SegmentNumber,
+    /// The page after its last unit with records.
+    units_end: usize,
+    summary: SummaryWriter,
+    /// True if everything in the segment is durable.
+    is_durable: bool,
+}
+
 /// The only writer of a log.
 pub struct Flusher<D: Directory> {
     tier: Tier<D>,
     open: Option<Open>,
     /// The unit to which [`Flusher::push`] adds records.
     unit: Option<UnitWriter>,
+    /// The summary of the open segment, if the caller has passed it.
+    summary: Option<SummaryWriter>,
+    closed: Vec<ClosedSegment>,
     /// True if the header of the last segment that was begun is durable.
     is_header_durable: bool,
     /// Everything below this address is durable.
@@ -112,6 +130,8 @@ impl<D: Directory> Flusher<D> {
             tier,
             open: None,
             unit: None,
+            summary: None,
+            closed: Vec::new(),
             is_header_durable: true,
             erasing: Vec::new(),
             has_failed: false,
@@ -200,6 +220,35 @@ impl<D: Directory> Flusher<D> {
         })
     }
 
+    /// Passes the summary of the open segment. The caller closes the segment next, and must have
+    /// left space for the summary. [`Flusher::write_summaries`] writes it.
+    pub fn summarize(&mut self, summary: SummaryWriter) {
+        self.summary = Some(summary);
+    }
+
+    /// Writes the summaries of closed segments. Returns the number of pages that it wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub fn write_summaries(&mut self, now_unix_secs: u64) -> Result<usize, FlushError> {
+        self.unless_failed(|flusher| {
+            let mut written = 0;
+            // With the summary, recovery does not read the units. So none of them may be lost.
+            // Rule: SummaryAfterSync
+            for closed in flusher.closed.extract_if(.., |closed| closed.is_durable) {
+                let ClosedSegment { extent, units_end, summary, .. } = closed;
+                let log = flusher.tier.log();
+                let count = summary.pages_with(0);
+                let mut pages = zeroed_pages(count);
+                summary.write(log.seal(), units_end, now_unix_secs, pages.as_mut_bytes());
+                log.write(extent, SEGMENT_PAGES - count, &pages)?;
+                written += count;
+            }
+            Ok(written)
+        })
+    }
+
     /// Returns the number of pages left in the open segment; 0 if no segment is open.
     pub fn pages_left(&self) -> usize {
         self.open.as_ref().map_or(0, |open| SEGMENT_PAGES - open.next_page)
@@ -258,12 +307,18 @@ impl<D: Directory> Flusher<D> {
     /// Closes the open segment after writing its last unit.
     fn shut(&mut self, now_unix_secs: u64) -> Result<(), FlushError> {
         self.write_unit(now_unix_secs)?;
-        if let Some(open) = self.open.take()
-            && open.next_page < SEGMENT_PAGES
-        {
-            let Open { extent, number, next_page } = open;
+        let summary = self.summary.take();
+        let Some(Open { extent, number, next_page }) = self.open.take() else { return Ok(()) };
+        if next_page < SEGMENT_PAGES {
             self.tier.log().shut(extent, number, next_page, now_unix_secs)?;
         }
+        self.closed.extend(summary.map(|summary| ClosedSegment {
+            extent,
+            number,
+            units_end: next_page,
+            summary,
+            is_durable: false,
+        }));
         Ok(())
     }
 
@@ -276,6 +331,7 @@ impl<D: Directory> Flusher<D> {
         self.unless_failed(|flusher| {
             flusher.tier.log().sync()?;
             flusher.is_header_durable = true;
+            flusher.closed.iter_mut().for_each(|closed| closed.is_durable = true);
             if let Some(open) = &flusher.open {
                 flusher.through = Some(open.end());
             }
@@ -327,6 +383,7 @@ impl<D: Directory> Flusher<D> {
         };
         self.unless_failed(|flusher| {
             flusher.tier.log().erase(extent, number)?;
+            flusher.closed.retain(|closed| closed.number != number);
             flusher.erasing.push(extent);
             Ok(synced)
         })

@@ -289,13 +289,27 @@ impl<'a> Summary<'a> {
                 .ok_or(SummaryFault::Senseless { entry: nth })?;
             from = read.at.offset() + read.bytes;
         }
-        Ok(Self {
+        Ok(Self::of(&head, entries))
+    }
+
+    /// Returns the summary at the end of these bytes, which [`Summary::read`] has accepted before.
+    ///
+    /// Cost: a few loads.
+    pub(crate) fn of_checked(number: SegmentNumber, end: &'a [u8]) -> Option<Self> {
+        let (_, trailer) = end.split_last_chunk::<TRAILER_BYTES>()?;
+        let head = Trailer::read(number, trailer).ok()?;
+        let start = end.len().checked_sub(head.pages * PAGE_BYTES)?;
+        Some(Self::of(&head, end.get(start..start + head.count * SUMMARY_ENTRY_BYTES)?))
+    }
+
+    fn of(head: &Trailer, entries: &'a [u8]) -> Self {
+        Self {
             address: head.address,
             units_end: head.units_end,
             newest_version: head.newest_version,
             sealed_unix_secs: head.sealed_unix_secs,
             entries,
-        })
+        }
     }
 
     /// Returns the number of entries.

@@ -283,6 +283,11 @@ impl UnitWriter {
         self.end.div_ceil(PAGE_BYTES)
     }
 
+    /// Returns the length of the unit with another record, in pages.
+    pub(crate) fn pages_with(&self, record: &Record<'_>) -> usize {
+        (self.end + record.bytes()).div_ceil(PAGE_BYTES)
+    }
+
     /// Returns the record that was added at an address, or `None`.
     pub fn record(&self, at: Address) -> Option<Record<'_>> {
         let within = at.stored().checked_sub(self.address.stored())? as usize * 8;

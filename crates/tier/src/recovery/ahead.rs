@@ -1,20 +1,24 @@
 //! Reads and checks segments ahead of their processing, in several threads. Most disks read several
 //! segments in parallel faster than one after the other.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use zerocopy::IntoBytes;
 
-use crate::disk::{DiskError, File, Page, zeroed_pages};
-use crate::format::{SEGMENT_PAGES, SegmentHeader, Unit};
+use crate::disk::{DiskError, File, PAGE_BYTES, Page, zeroed_pages};
+use crate::format::{SEGMENT_PAGES, SegmentHeader, SegmentNumber, Summary, SummaryFault, Unit};
 use crate::log::{Extent, Log};
 
 /// The maximum number of segments that are read or processed at the same time. Each needs 4 MiB of
 /// memory.
 const SEGMENTS_AT_ONCE: usize = 4;
+
+/// The number of pages that are read first in search of a summary: the summary of a segment whose
+/// records have a kilobyte.
+const SUMMARY_PAGES: usize = 40;
 
 /// The end of the units of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +31,11 @@ pub(super) enum End {
     Cut(usize),
 }
 
-/// A segment in memory.
+/// A segment in memory, or only its summary.
 pub(super) struct LoadedSegment {
     pages: Vec<Page>,
+    /// The pages of the segment that contain its summary, if only these were read.
+    summary: Option<Range<usize>>,
     /// The pages at which its valid units begin. The last one may be a void unit.
     units: Vec<usize>,
     end: End,
@@ -37,11 +43,30 @@ pub(super) struct LoadedSegment {
 
 impl LoadedSegment {
     fn new() -> Self {
-        Self { pages: zeroed_pages(SEGMENT_PAGES), units: Vec::new(), end: End::Closed }
+        let pages = zeroed_pages(SEGMENT_PAGES);
+        Self { pages, summary: None, units: Vec::new(), end: End::Closed }
     }
 
-    /// Reads a segment, and checks the checksums of its units.
+    /// Reads the summary of a segment. If it has none, or `summaries` is false, reads the complete
+    /// segment, and checks the checksums of its units.
     fn load<F: File>(
+        &mut self,
+        log: &Log<F>,
+        (extent, header): &(Extent, SegmentHeader),
+        summaries: bool,
+    ) -> Result<(), DiskError> {
+        self.summary = None;
+        if summaries {
+            let number = header.number;
+            self.summary = find_summary(log, *extent, number, SUMMARY_PAGES, &mut self.pages)?;
+        }
+        match self.summary {
+            Some(_) => Ok(()),
+            None => self.load_units(log, *extent, header),
+        }
+    }
+
+    fn load_units<F: File>(
         &mut self,
         log: &Log<F>,
         extent: Extent,
@@ -68,29 +93,59 @@ impl LoadedSegment {
         Ok(())
     }
 
+    /// Returns the summary of the segment with this header, if it was read instead of the units.
+    pub(super) fn summary(&self, header: &SegmentHeader) -> Option<Summary<'_>> {
+        let bytes = self.pages[self.summary.clone()?].as_bytes();
+        Summary::of_checked(header.number, bytes)
+    }
+
     /// Iterates over the valid units of the segment with this header.
     pub(super) fn units(&self, header: &SegmentHeader) -> impl Iterator<Item = Unit<'_>> {
         let (bytes, number) = (self.pages.as_bytes(), header.number);
         self.units.iter().filter_map(move |page| Unit::of_checked(number, *page, bytes))
     }
 
+    /// Returns the end of the units. A segment with a summary was closed.
     pub(super) fn end(&self) -> End {
-        self.end
+        if self.summary.is_some() { End::Closed } else { self.end }
     }
 }
 
-/// Loads the segments and calls `process` with each of them, in order, until it returns
-/// [`ControlFlow::Break`].
+/// Reads the summary of a segment into the last pages of `pages`. Returns these, or `None` if the
+/// segment has no valid summary. Reads at first `count` pages.
+pub(crate) fn find_summary<F: File>(
+    log: &Log<F>,
+    extent: Extent,
+    number: SegmentNumber,
+    mut count: usize,
+    pages: &mut [Page],
+) -> Result<Option<Range<usize>>, DiskError> {
+    loop {
+        let first = SEGMENT_PAGES - count;
+        log.read(extent, first, &mut pages[first..])?;
+        match Summary::read(log.seal(), number, pages[first..].as_bytes()) {
+            Ok(_) => return Ok(Some(first..SEGMENT_PAGES)),
+            Err(SummaryFault::Longer { bytes }) if bytes / PAGE_BYTES > count => {
+                count = bytes / PAGE_BYTES;
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// Loads the segments, or their summaries if `summaries` is true. Calls `process` with each of them,
+/// in order, until it returns [`ControlFlow::Break`].
 pub(super) fn in_order<F: File, E: From<DiskError>>(
     log: &Log<F>,
     segments: &[(Extent, SegmentHeader)],
+    summaries: bool,
     mut process: impl FnMut(usize, &LoadedSegment) -> Result<ControlFlow<()>, E>,
 ) -> Result<(), E> {
     let threads = log.file().parallel_reads().min(SEGMENTS_AT_ONCE).min(segments.len());
     if threads <= 1 {
         let mut loaded = LoadedSegment::new();
-        for (index, (extent, header)) in segments.iter().enumerate() {
-            loaded.load(log, *extent, header)?;
+        for (index, segment) in segments.iter().enumerate() {
+            loaded.load(log, segment, summaries)?;
             if process(index, &loaded)?.is_break() {
                 break;
             }
@@ -102,7 +157,7 @@ pub(super) fn in_order<F: File, E: From<DiskError>>(
             let (to_caller, loaded) = sync_channel(1);
             let (processed, from_caller) = sync_channel(1);
             let mine = segments.iter().skip(first).step_by(threads);
-            scope.spawn(move || load_all(log, mine, &to_caller, &from_caller));
+            scope.spawn(move || load_all(log, mine, summaries, &to_caller, &from_caller));
             (loaded, processed)
         };
         let loaders: Vec<_> = (0..threads).map(loader).collect();
@@ -126,17 +181,18 @@ pub(super) fn in_order<F: File, E: From<DiskError>>(
 fn load_all<'s, F: File>(
     log: &Log<F>,
     segments: impl Iterator<Item = &'s (Extent, SegmentHeader)>,
+    summaries: bool,
     to_caller: &SyncSender<(LoadedSegment, Result<(), DiskError>)>,
     from_caller: &Receiver<LoadedSegment>,
 ) {
-    let mut segment = LoadedSegment::new();
-    for (extent, header) in segments {
-        let read = segment.load(log, *extent, header);
-        if to_caller.send((segment, read)).is_err() {
+    let mut loaded = LoadedSegment::new();
+    for segment in segments {
+        let read = loaded.load(log, segment, summaries);
+        if to_caller.send((loaded, read)).is_err() {
             return;
         }
         let Ok(processed) = from_caller.recv() else { return };
-        segment = processed;
+        loaded = processed;
     }
 }
 

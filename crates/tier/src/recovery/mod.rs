@@ -18,10 +18,11 @@ use zerocopy::IntoBytes;
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
     Address, Delay, RECORD_HEADER_BYTES, Record, RecordFault, SEGMENT_BYTES, SEGMENT_PAGES,
-    SegmentHeader, SegmentNumber, Unit,
+    SegmentHeader, SegmentNumber, Summary, SummaryEntry, SummaryKind, Unit,
 };
 use crate::log::{Extent, HeaderError, Log};
 use crate::tier::Tier;
+pub(crate) use ahead::find_summary;
 use ahead::{End, LoadedSegment};
 use survey::Survey;
 
@@ -97,10 +98,20 @@ pub struct Place {
     pub at: Address,
 }
 
-/// Receives the records of the log, in order.
+/// Receives the records of the log, in order. A flush removes all records before it.
 pub trait Visitor {
-    /// Called for each record. A flush removes all records before it.
+    /// Called for each record of a segment that is read completely.
     fn record(&mut self, place: Place, record: &Record<'_>);
+
+    /// True if [`recover`] may read the summaries of segments instead of their records.
+    fn reads_summaries(&self) -> bool {
+        false
+    }
+
+    /// Called for each record of a segment whose summary was read.
+    fn entry(&mut self, place: Place, entry: &SummaryEntry) {
+        let _ = (place, entry);
+    }
 
     /// Called when `done` of the log's `total` segments were read.
     fn progress(&mut self, done: usize, total: usize) {
@@ -133,8 +144,8 @@ pub struct RecoveredLog {
 ///
 /// The caller must hold the lock of the directory, and must have raised the epoch durably.
 ///
-/// Cost: reads each segment once, into up to four buffers of 4 MiB. Other segments are read while
-/// one is processed.
+/// Cost: reads the summary of each segment, or the segment if it has none, into up to four buffers
+/// of 4 MiB. Other segments are read while one is processed.
 ///
 /// # Errors
 ///
@@ -148,7 +159,8 @@ pub fn recover<D: Directory>(
     // After a failed sync the kernel's page cache may contain pages that the disk lacks.
     // Rule: ReadAroundCache
     log.drop_cached()?;
-    let (survey, found) = read(tier, visitor)?;
+    let summaries = visitor.reads_summaries();
+    let (survey, found) = read(tier, summaries, visitor)?;
     survey.mend(log)?;
     for (extent, at) in &found.flipped_voids {
         log.shut(*extent, at.number(), at.page(), now_unix_secs)?;
@@ -172,13 +184,14 @@ pub fn examine<D: Directory>(
     visitor: &mut impl Visitor,
 ) -> Result<RecoveredLog, RecoveryError> {
     match tier.cut_bytes() {
-        0 => Ok(read(tier, visitor)?.1),
+        0 => Ok(read(tier, false, visitor)?.1),
         bytes => Err(RecoveryError::CutOff { bytes }),
     }
 }
 
 fn read<D: Directory>(
     tier: &Tier<D>,
+    summaries: bool,
     visitor: &mut impl Visitor,
 ) -> Result<(Survey, RecoveredLog), RecoveryError> {
     let log = tier.log();
@@ -191,7 +204,7 @@ fn read<D: Directory>(
     let mut found = RecoveredLog::default();
     let segments = survey.segments();
     let total = segments.len();
-    ahead::in_order(log, segments, |index, loaded| {
+    ahead::in_order(log, segments, summaries, |index, loaded| {
         visitor.progress(index, total);
         found.read_segment(&segments[index], loaded, visitor)?;
         let (extent, header) = &segments[index];
@@ -302,6 +315,10 @@ impl RecoveredLog {
         visitor: &mut impl Visitor,
     ) -> Result<(), RecoveryError> {
         self.delay = header.delay.or(self.delay);
+        if let Some(summary) = segment.summary(header) {
+            self.read_summary(*extent, &summary, visitor);
+            return Ok(());
+        }
         for unit in segment.units(header) {
             self.stamp_unix_secs = self.stamp_unix_secs.max(unit.sealed_unix_secs);
             for record in unit.records() {
@@ -315,6 +332,22 @@ impl RecoveredLog {
             self.flipped_voids.push((*extent, Address::new(header.number, page * PAGE_BYTES)));
         }
         Ok(())
+    }
+
+    /// Passes the entries of a summary to the visitor.
+    fn read_summary(&mut self, extent: Extent, summary: &Summary<'_>, visitor: &mut impl Visitor) {
+        self.stamp_unix_secs = self.stamp_unix_secs.max(summary.sealed_unix_secs);
+        self.version_max = self.version_max.max(summary.newest_version);
+        for entry in summary.entries() {
+            match entry.what {
+                SummaryKind::Flush => self.flush = Some(entry.at),
+                SummaryKind::Delay { due_unix_secs } => {
+                    self.delay = Some(Delay { at: entry.at, due_unix_secs });
+                }
+                _ => {}
+            }
+            visitor.entry(Place { extent, at: entry.at }, &entry);
+        }
     }
 
     fn note(&mut self, at: Address, record: &Record<'_>) {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
+use super::catalog::KeyBits;
 use super::error::Refusal;
 use super::space::cycle::Cycle;
 use crate::disk::{PAGE_BYTES, Page};
 use crate::format::{
-    Address, Delay, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber,
-    UNIT_HEADER_BYTES, UnitWriter,
+    Address, Delay, KeyHash, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader,
+    SegmentNumber, SummaryWriter, UNIT_HEADER_BYTES, UnitWriter,
 };
 use crate::log::Extent;
 use crate::tier::Lease;
@@ -23,8 +24,8 @@ const UNIT_PAGES: usize = 256;
 /// A task for the flusher.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Begin a segment.
-    Begin { extent: Extent, header: SegmentHeader },
+    /// Close the open segment, of which this is the summary, and begin a segment.
+    Begin { extent: Extent, header: SegmentHeader, summary: Option<SummaryWriter> },
     /// Write a unit.
     Write(Arc<Vec<Page>>),
     /// Free a segment. All its live records were copied; the copies end at `judged`.
@@ -72,7 +73,33 @@ struct Open {
     extent: Extent,
     number: SegmentNumber,
     next_page: usize,
+    /// `None` if the segment will have no summary.
+    summary: Option<SummaryWriter>,
 }
+
+impl Open {
+    /// Returns the page after the last one that a unit may cover if a record is added. The other
+    /// pages are left for the summary and for the void unit before it.
+    fn units_end_max(&self) -> usize {
+        let left = self.summary.as_ref().map_or(0, |summary| summary.pages_with(1) + 1);
+        SEGMENT_PAGES - left
+    }
+
+    /// Adds a record to the summary of the segment.
+    fn summarize(&mut self, at: Address, record: &Record<'_>, filed: Option<KeyBits>) {
+        let Some(summary) = &mut self.summary else { return };
+        let identity = filed.map_or(0, KeyBits::identity);
+        summary.push(at, record, |_| KeyHash { identity, index: 0 });
+        // A summary does not have the keys of lost items.
+        if summary.count() > SUMMARY_RECORDS_MAX || matches!(record, Record::Lost { .. }) {
+            self.summary = None;
+        }
+    }
+}
+
+/// A segment with more records has no summary: it would use more than a thirteenth of the segment,
+/// and reading the records of the segment takes little longer.
+const SUMMARY_RECORDS_MAX: usize = 8192;
 
 /// The head of the log.
 #[derive(Debug)]
@@ -106,6 +133,8 @@ pub(super) struct Appender {
     segments: VecDeque<(Extent, SegmentNumber)>,
     /// The delayed flush that is pending. The header of each new segment repeats it.
     delay: Option<Delay>,
+    /// True if full segments end with a summary of their records.
+    summarizes: bool,
     /// The file system is full: the other free extents cannot be allocated.
     is_disk_full: bool,
     /// The number of segments that reclaim has begun for its copies.
@@ -123,6 +152,7 @@ impl Appender {
         segments: VecDeque<(Extent, SegmentNumber)>,
         free: VecDeque<Extent>,
         delay: Option<Delay>,
+        summarizes: bool,
     ) -> Self {
         Self {
             seal,
@@ -140,6 +170,7 @@ impl Appender {
             free,
             segments,
             delay,
+            summarizes,
             is_disk_full: false,
             begun_by_copies: 0,
             cycle: Cycle::default(),
@@ -148,10 +179,12 @@ impl Appender {
         }
     }
 
-    /// Appends a record. Returns its position, and true if a new segment began for it.
+    /// Appends a record. `filed` is the hash of its key, if it has one. Returns its position, and
+    /// true if a new segment began for it.
     pub(super) fn append(
         &mut self,
         record: &Record<'_>,
+        filed: Option<KeyBits>,
         share: Purpose,
         synced: Option<Address>,
         now_unix_secs: u64,
@@ -168,27 +201,43 @@ impl Appender {
         }
         let mut begins = false;
         loop {
-            if let Some(open) = &self.open
-                && open.next_page < SEGMENT_PAGES
-            {
-                let begin = || {
-                    UnitWriter::new(&self.seal, open.number, open.next_page, UNIT_PAGES.max(pages))
-                };
-                let (extent, unit) = (open.extent, self.unit.get_or_insert_with(begin));
-                if let Some(at) = unit.push(record) {
-                    self.end = Some(at);
-                    self.appended += 1;
-                    return Ok((extent, at, begins));
-                }
-                if !unit.is_empty() {
-                    self.seal_unit(synced, now_unix_secs);
-                    continue;
-                }
-                self.unit = None;
+            if let Some((extent, at)) = self.push(record, filed, pages) {
+                return Ok((extent, at, begins));
             }
+            if self.unit.as_ref().is_some_and(|unit| !unit.is_empty()) {
+                self.seal_unit(synced, now_unix_secs);
+                continue;
+            }
+            self.unit = None;
             self.begin_segment(share)?;
             begins = true;
         }
+    }
+
+    /// Adds a record of this many pages to the unit. Returns `None` if the unit, or without a unit
+    /// the segment, is full.
+    fn push(
+        &mut self,
+        record: &Record<'_>,
+        filed: Option<KeyBits>,
+        pages: usize,
+    ) -> Option<(Extent, Address)> {
+        let open = self.open.as_mut().filter(|open| open.next_page < SEGMENT_PAGES)?;
+        let begin =
+            || UnitWriter::new(&self.seal, open.number, open.next_page, UNIT_PAGES.max(pages));
+        let unit = self.unit.get_or_insert_with(begin);
+        if open.next_page + unit.pages_with(record) > open.units_end_max() {
+            if open.next_page > 1 || !unit.is_empty() {
+                return None;
+            }
+            // A segment without space for both contains this record only.
+            open.summary = None;
+        }
+        let at = unit.push(record)?;
+        open.summarize(at, record, filed);
+        self.end = Some(at);
+        self.appended += 1;
+        Some((open.extent, at))
     }
 
     /// Seals the unit. The next record begins on a new page.
@@ -215,8 +264,12 @@ impl Appender {
         // Rule: HeadersRepeatDelay
         // Rule: HeaderAsBegun
         let header = SegmentHeader { number, previous: self.last, delay: self.delay };
-        self.jobs.push_back(Job::Begin { extent, header });
-        self.open = Some(Open { extent, number, next_page: 1 });
+        // The flusher closes the open segment before it begins the next one.
+        let closed = self.open.take().filter(|open| open.next_page < SEGMENT_PAGES);
+        let summary = closed.and_then(|open| open.summary);
+        self.jobs.push_back(Job::Begin { extent, header, summary });
+        let summary = self.summarizes.then(|| SummaryWriter::new(number));
+        self.open = Some(Open { extent, number, next_page: 1, summary });
         self.last = Some(number);
         self.segments.push_back((extent, number));
         Ok(())

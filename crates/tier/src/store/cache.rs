@@ -80,7 +80,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         // Only evictions append records to the log of a cache, so no extents need to be left.
         let record = Record::Item(*item);
-        match shared.append(&mut head, &record, Purpose::Copy) {
+        match shared.append(&mut head, &record, Some(filed), Purpose::Copy) {
             Ok(place) => {
                 // Starts a write early enough that the next evictions find space.
                 if head.dirty_bytes() * 4 >= shared.settings.dirty_bytes_max {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::catalog::Location;
-use crate::format::{Address, Record, SegmentNumber};
+use crate::format::{Address, SegmentNumber};
 use crate::log::Extent;
 
 #[derive(Debug, Default)]
@@ -158,13 +158,14 @@ impl Extents {
         state.bytes.store(counted.bytes, Relaxed);
     }
 
-    /// Records that the catalog points to a new item or a new lost item in the extent.
-    pub(super) fn note_named(&self, extent: Extent, record: &Record<'_>) {
+    /// Records that the catalog points to a new item or a new lost item in the extent: to a record
+    /// with this length and this deadline.
+    pub(super) fn note_named(&self, extent: Extent, bytes: usize, deadline_unix_secs: Option<u64>) {
         let state = &self.states[extent as usize];
         state.live.fetch_add(1, Relaxed);
         state.items.fetch_add(1, Relaxed);
-        state.bytes.fetch_add(record.bytes() as u32, Relaxed);
-        if let Some(deadline) = record.deadline_unix_secs() {
+        state.bytes.fetch_add(bytes as u32, Relaxed);
+        if let Some(deadline) = deadline_unix_secs {
             state.expires.fetch_min(deadline, Relaxed);
         }
     }

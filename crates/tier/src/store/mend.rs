@@ -26,7 +26,7 @@ use crate::format::{
     UnitWriter,
 };
 use crate::log::{Extent, HeaderError, Log};
-use crate::recovery::RecoveryError;
+use crate::recovery::{RecoveryError, find_summary};
 use crate::store::inspect::damage::Damage;
 use crate::store::inspect::newest_stamp;
 use crate::store::inspect::salvage::{Doubt, Reader, SalvageReport, Seen, end_of, salvage};
@@ -85,6 +85,7 @@ fn mend<D: Directory>(tier: &mut Tier<D>) -> Result<Option<Delay>, DiskError> {
     if keeps_none {
         tier.forget_durable()?;
     }
+    drop_summaries(tier.log(), &survey, &mut pages)?;
     let reader = Reader::new(tier);
     for place in survey.kept() {
         let PlacedSegment { segment, header } = place;
@@ -219,6 +220,23 @@ fn drop_doubtful<F: File>(log: &Log<F>, survey: &Survey) -> Result<(), DiskError
         log.sync()?;
     }
     Ok(())
+}
+
+/// Overwrites the summaries of the kept segments, durably. Recovery would restore the records that
+/// the repair drops from them.
+fn drop_summaries<F: File>(
+    log: &Log<F>,
+    survey: &Survey,
+    pages: &mut [Page],
+) -> Result<(), DiskError> {
+    for PlacedSegment { segment, .. } in survey.kept() {
+        // Pages that cannot be read now may be readable at the next start.
+        let found = find_summary(log, segment.extent, segment.number, 1, pages);
+        if !matches!(found, Ok(None)) {
+            log.write(segment.extent, SEGMENT_PAGES - 1, slice::from_ref(&*zeroed_page()))?;
+        }
+    }
+    log.sync()
 }
 
 /// Overwrites unreadable pages with zeros. The device may then replace their sectors.

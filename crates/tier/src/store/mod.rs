@@ -197,7 +197,7 @@ impl<D: Directory + 'static> Store<D> {
             tier.set_durable(recovered);
         }
         // The head numbers its segments from a lease, so that no number is used twice.
-        let mut head = Appender::new(tier.log().seal().clone(), segments, free, delay);
+        let mut head = Appender::new(tier.log().seal().clone(), segments, free, delay, !is_cache);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
         let contents = Contents { catalog, extents };
@@ -266,7 +266,7 @@ impl<D: Directory + 'static> Store<D> {
         }
         // The log accepts the record before the catalog and the caller's memory change.
         // Rule: ReserveBeforeSlot
-        let place = shared.append(&mut head, &record, Purpose::Item)?;
+        let place = shared.append(&mut head, &record, Some(filed), Purpose::Item)?;
         shared.file(filed, own, place, &record);
         shared.note_version(item.version);
         shared.note_seen(filed, place.at);
@@ -310,12 +310,12 @@ impl<D: Directory + 'static> Store<D> {
             return Err(Refusal::Newer);
         }
         // Rule: DeleteIsLogged
-        let Place { at, .. } =
-            shared.append(&mut head, &Record::Tombstone { key }, Purpose::Removal)?;
+        let tombstone = Record::Tombstone { key };
+        let place = shared.append(&mut head, &tombstone, Some(filed), Purpose::Removal)?;
         if shared.catalog.remove(filed, own) {
             shared.extents.note_dead(own);
         }
-        shared.note_seen(filed, at);
+        shared.note_seen(filed, place.at);
         Ok(())
     }
 
@@ -385,7 +385,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = shared.head();
         // One lock covers the record and its effect, so no change comes between them.
         // Rule: FlushIsOneStep
-        let Place { at, .. } = shared.append(&mut head, &Record::Flush, Purpose::Removal)?;
+        let Place { at, .. } = shared.append(&mut head, &Record::Flush, None, Purpose::Removal)?;
         head.set_delay(None);
         shared.note_flush(at);
         hide();
@@ -409,7 +409,7 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = shared.head();
         let delay = Record::Delay { due_unix_secs };
         // Rule: DelayIsLogged
-        let Place { at, .. } = shared.append(&mut head, &delay, Purpose::Removal)?;
+        let Place { at, .. } = shared.append(&mut head, &delay, None, Purpose::Removal)?;
         head.set_delay(Some(Delay { at, due_unix_secs }));
         shared.note_due(Some(at), due_unix_secs.max(1));
         schedule();

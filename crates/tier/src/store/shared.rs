@@ -197,11 +197,13 @@ impl<F> Shared<F> {
         at.stored() < self.synced.load(Acquire)
     }
 
-    /// Appends a record. The caller holds the head lock.
+    /// Appends a record. `filed` is the hash of its key, if it has one. The caller holds the head
+    /// lock.
     pub(super) fn append(
         &self,
         head: &mut Appender,
         record: &Record<'_>,
+        filed: Option<KeyBits>,
         share: Purpose,
     ) -> Result<Place, Refusal> {
         if self.is_closing.load(Acquire) {
@@ -209,7 +211,8 @@ impl<F> Shared<F> {
             return Err(Refusal::Failed);
         }
         let had_jobs = head.has_jobs();
-        let (extent, at, begins) = match head.append(record, share, self.synced(), self.now()) {
+        let appended = head.append(record, filed, share, self.synced(), self.now());
+        let (extent, at, begins) = match appended {
             // Only items are refused as full. The extents left for removals and copies run out only
             // while reclaim uses them.
             Err(Refusal::Busy) if share == Purpose::Item && self.has_no_room(head) => {
@@ -217,8 +220,9 @@ impl<F> Shared<F> {
             }
             appended => appended?,
         };
-        if !self.has_room(head) {
-            self.is_crowded.store(true, Relaxed);
+        if !self.has_room(head) && !self.is_crowded.swap(true, Relaxed) {
+            self.is_urgent.store(true, Release);
+            self.work.notify_one();
         }
         if begins {
             self.extents.begin(extent, at.number());
@@ -256,7 +260,7 @@ impl<F> Shared<F> {
         place: Place,
         record: &Record<'_>,
     ) {
-        self.extents.note_named(place.extent, record);
+        self.extents.note_named(place.extent, record.bytes(), record.deadline_unix_secs());
         let location = Location::new(place.extent, place.at.offset());
         if matches!(record, Record::Lost { .. }) {
             self.extents.note_lost(location);

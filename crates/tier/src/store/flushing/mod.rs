@@ -59,6 +59,8 @@ fn work<D: Directory>(
             groups.note_synced(head.appended(), took);
         }
         shared.report_progress();
+        let summary_bytes = flusher.write_summaries(shared.now())? * PAGE_BYTES;
+        shared.counts.written_bytes.fetch_add(summary_bytes as u64, Relaxed);
         renew_lease(shared, flusher)?;
     }
     if shared.has_failed.load(Acquire) {
@@ -131,8 +133,11 @@ fn execute<D: Directory>(
     job: Job,
 ) -> Result<Vec<Extent>, FlushError> {
     match job {
-        Job::Begin { extent, header } => {
+        Job::Begin { extent, header, summary } => {
             shared.counts.written_bytes.fetch_add(PAGE_BYTES as u64, Relaxed);
+            if let Some(summary) = summary {
+                flusher.summarize(summary);
+            }
             flusher.begin_segment(extent, &header, shared.now())?;
             shared.counts.begun_segments.fetch_add(1, Relaxed);
         }

@@ -5,7 +5,9 @@ pub(super) mod snapshot;
 use std::collections::VecDeque;
 
 use crate::disk::Directory;
-use crate::format::{Delay, KeyHasher, Record, SegmentHeader, SegmentNumber};
+use crate::format::{
+    Delay, KeyHasher, Record, SegmentHeader, SegmentNumber, SummaryEntry, SummaryKind,
+};
 use crate::log::Extent;
 use crate::recovery::{Place, RecoveryError, Visitor, recover};
 use crate::store::StartReport;
@@ -135,31 +137,85 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Visitor for Reader<'_> {
-    fn record(&mut self, place: Place, record: &Record<'_>) {
+/// The effect of a record on the catalog.
+enum Effect {
+    /// The record is the newest of its key.
+    Put { bytes: usize, deadline_unix_secs: Option<u64> },
+    /// The key has no record.
+    Take,
+}
+
+impl Reader<'_> {
+    /// Returns the location of the record at a place. Begins its segment if it is the first one.
+    fn location(&mut self, place: Place) -> Location {
         let Place { extent, at } = place;
         if self.last != Some(at.number()) {
             self.last = Some(at.number());
             self.extents.begin(extent, at.number());
         }
-        let location = Location::new(extent, at.offset());
+        Location::new(extent, at.offset())
+    }
+
+    /// Applies a record of a key, or of a lost item.
+    fn apply(&mut self, filed: KeyBits, location: Location, effect: Effect) {
+        let dead = match effect {
+            Effect::Put { bytes, deadline_unix_secs } => {
+                self.extents.note_named(location.extent(), bytes, deadline_unix_secs);
+                self.draft.put(filed, location)
+            }
+            Effect::Take => self.draft.take(filed),
+        };
+        dead.inspect(|location| self.extents.note_dead(*location));
+    }
+
+    fn flush(&mut self) {
+        self.draft.clear();
+        self.extents.note_all_dead();
+    }
+}
+
+impl Visitor for Reader<'_> {
+    fn record(&mut self, place: Place, record: &Record<'_>) {
+        let location = self.location(place);
         if let Record::Lost { .. } = record {
             self.extents.note_lost(location);
         }
-        let dead = match (record, KeyBits::of_record(self.hasher, record)) {
-            (Record::Tombstone { .. }, Some(filed)) => self.draft.take(filed),
-            (_, Some(filed)) => {
-                self.extents.note_named(extent, record);
-                self.draft.put(filed, location)
+        let effect = match record {
+            Record::Tombstone { .. } => Effect::Take,
+            _ => {
+                let deadline_unix_secs = record.deadline_unix_secs();
+                Effect::Put { bytes: record.bytes(), deadline_unix_secs }
             }
-            (Record::Flush, None) => {
-                self.draft.clear();
-                self.extents.note_all_dead();
-                None
-            }
-            (_, None) => None,
         };
-        dead.inspect(|location| self.extents.note_dead(*location));
+        match KeyBits::of_record(self.hasher, record) {
+            Some(filed) => self.apply(filed, location, effect),
+            None if matches!(record, Record::Flush) => self.flush(),
+            None => {}
+        }
+    }
+
+    fn reads_summaries(&self) -> bool {
+        true
+    }
+
+    fn entry(&mut self, place: Place, entry: &SummaryEntry) {
+        let location = self.location(place);
+        match entry.what {
+            SummaryKind::Item { key, deadline_unix_secs } => {
+                let effect = Effect::Put { bytes: entry.bytes, deadline_unix_secs };
+                self.apply(KeyBits::of(key.identity), location, effect);
+            }
+            SummaryKind::Tombstone { key } => {
+                self.apply(KeyBits::of(key.identity), location, Effect::Take);
+            }
+            SummaryKind::Lost { place } => {
+                self.extents.note_lost(location);
+                let effect = Effect::Put { bytes: entry.bytes, deadline_unix_secs: None };
+                self.apply(KeyBits::of_place(place), location, effect);
+            }
+            SummaryKind::Flush => self.flush(),
+            SummaryKind::Delay { .. } => {}
+        }
     }
 
     fn progress(&mut self, done: usize, total: usize) {

@@ -257,7 +257,7 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: KeyBits, record: &Recor
             return true;
         }
         let appended = match shared.has_room(&head) {
-            true => shared.append(&mut head, record, Purpose::Copy),
+            true => shared.append(&mut head, record, Some(filed), Purpose::Copy),
             false => Err(Refusal::Busy),
         };
         match appended {

@@ -16,7 +16,9 @@ use history::{Change, History, State};
 use larder_tier::disk::Call;
 use larder_tier::disk::simulated::{Fault, SimulatedDirectory, SimulatedDisk, When};
 use larder_tier::flusher::FlushError;
-use larder_tier::format::{Mode, Record, SEGMENT_BYTES, Uuid};
+use larder_tier::format::{
+    KeyHash, KeyHasher, Mode, Record, SEGMENT_BYTES, SummaryEntry, SummaryKind, Uuid,
+};
 use larder_tier::recovery::{Place, Visitor, recover};
 use larder_tier::{Entropy, OpenError, RequestedTier, Tier};
 use scribe::{Live, NOW, Scribe, value_of};
@@ -51,6 +53,46 @@ impl Visitor for Index {
             Record::Delay { .. } | Record::Lost { .. } | Record::Void { .. } => {}
         }
     }
+
+    fn reads_summaries(&self) -> bool {
+        true
+    }
+
+    fn entry(&mut self, place: Place, entry: &SummaryEntry) {
+        match entry.what {
+            // The write is read later, as a client would read it.
+            SummaryKind::Item { key, .. } => {
+                self.live.insert(key_of(key), Live { place, write: UNREAD });
+            }
+            SummaryKind::Tombstone { key } => drop(self.live.remove(&key_of(key))),
+            SummaryKind::Flush => self.live.clear(),
+            SummaryKind::Delay { .. } | SummaryKind::Lost { .. } => {}
+        }
+    }
+}
+
+/// The write of an item that was found in a summary.
+const UNREAD: u32 = u32::MAX;
+
+fn key_of(hash: KeyHash) -> u8 {
+    let hasher = KeyHasher::new(&entropy().hash_key);
+    (0..KEYS).find(|key| hasher.identity(&[*key]) == hash.identity).expect("the hash of a key")
+}
+
+impl Index {
+    /// Reads the items that were found in summaries. Returns an error only if the disk fails.
+    fn read(&mut self, tier: &Tier<SimulatedDirectory>) -> Result<(), ()> {
+        for (key, live) in self.live.iter_mut().filter(|(_, live)| live.write == UNREAD) {
+            let (Place { extent, at }, mut pages) = (live.place, Vec::new());
+            live.write = match tier.log().fetch(extent, at, 4, &mut pages) {
+                Ok(Record::Item(item)) if item.key == [*key] => item.version as u32,
+                Ok(other) => panic!("{at} has {other:?}, and a summary names key {key}"),
+                Err(larder_tier::log::ReadError::Disk(_)) => return Err(()),
+                Err(damage) => panic!("a summary names a record that was lost: {damage}"),
+            };
+        }
+        Ok(())
+    }
 }
 
 type Started = Scribe<SimulatedDirectory>;
@@ -69,6 +111,7 @@ fn start(disk: &SimulatedDisk, history: &mut History) -> Result<Started, ()> {
         ))) => return Err(()),
         Err(damage) => panic!("no power loss looks like damage: {damage}"),
     };
+    index.read(&tier)?;
     let items = index.live.iter().map(|(key, live)| (*key, live.write)).collect();
     history.recovered(State { items, delay: found.delay.map(|delay| delay.due_unix_secs) });
     Ok(Scribe::new(tier, &found, index.live))

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use larder_tier::disk::Directory;
 use larder_tier::flusher::{FlushError, Flusher};
 use larder_tier::format::{
-    Address, Delay, Item, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber,
+    Address, Delay, Item, KeyHash, KeyHasher, Record, SEGMENT_PAGES, SegmentHeader, SegmentNumber,
+    SummaryWriter,
 };
 use larder_tier::log::Extent;
 use larder_tier::recovery::{Place, RecoveredLog};
@@ -16,6 +17,8 @@ pub(crate) const NOW: u64 = 1_790_000_000;
 
 /// The maximum length of a unit, in pages.
 const UNIT_PAGES: usize = 8;
+/// The pages that are left for the summary of a segment, and for the void unit before it.
+const SUMMARY_PAGES: usize = 4;
 
 /// An item of the scribe: its position, and the number of its write.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,9 @@ pub(crate) struct Scribe<D: Directory> {
     lease: Option<Lease>,
     last: Option<Place>,
     delay: Option<Delay>,
+    hasher: KeyHasher,
+    /// The summary of the open segment.
+    summary: Option<SummaryWriter>,
     /// True if the next record begins a segment.
     begins: bool,
 }
@@ -46,8 +52,11 @@ pub(crate) fn value_of(write: u32) -> Vec<u8> {
 
 impl<D: Directory> Scribe<D> {
     pub(crate) fn new(tier: Tier<D>, found: &RecoveredLog, live: BTreeMap<u8, Live>) -> Self {
+        let hasher = KeyHasher::new(&tier.manifest().hash_key);
         Self {
             flusher: Flusher::new(tier),
+            hasher,
+            summary: None,
             live,
             segments: found.segments.clone(),
             erasing: Vec::new(),
@@ -114,12 +123,13 @@ impl<D: Directory> Scribe<D> {
 
     fn append(&mut self, record: &Record<'_>) -> Result<Place, FlushError> {
         for _ in 0..3 {
-            if self.begins || self.flusher.pages_left() < UNIT_PAGES {
+            if self.begins || self.flusher.pages_left() < UNIT_PAGES + SUMMARY_PAGES {
                 self.begin_segment()?;
             }
             if let Some(at) = self.flusher.push(record, UNIT_PAGES) {
                 let place = Place { extent: self.segments.last().unwrap().0, at };
                 self.last = Some(place);
+                self.summarize(at, record);
                 return Ok(place);
             }
             self.write()?;
@@ -127,11 +137,22 @@ impl<D: Directory> Scribe<D> {
         unreachable!("a fresh unit has room for {record:?}")
     }
 
+    fn summarize(&mut self, at: Address, record: &Record<'_>) {
+        // After an error the flusher writes nothing, and gives the same addresses again.
+        if !self.flusher.has_failed() {
+            let hash = |key: &[u8]| KeyHash { identity: self.hasher.identity(key), index: 0 };
+            self.summary.as_mut().unwrap().push(at, record, hash);
+        }
+    }
+
     fn begin_segment(&mut self) -> Result<(), FlushError> {
         let extent = self.free_extents().next().expect("the caller asks for room first");
         let number = self.next_number()?;
         let previous = self.segments.last().map(|(_, number)| *number);
         let header = SegmentHeader { number, previous, delay: self.delay };
+        if let Some(summary) = self.summary.replace(SummaryWriter::new(number)) {
+            self.flusher.summarize(summary);
+        }
         self.flusher.begin_segment(extent, &header, NOW)?;
         self.segments.push((extent, number));
         self.begins = false;
@@ -146,9 +167,10 @@ impl<D: Directory> Scribe<D> {
         Ok(lease.next().unwrap())
     }
 
-    /// Writes the open unit.
+    /// Writes the open unit, and the summaries of closed segments.
     pub(crate) fn write(&mut self) -> Result<(), FlushError> {
-        self.flusher.write(NOW)
+        self.flusher.write(NOW)?;
+        self.flusher.write_summaries(NOW).map(drop)
     }
 
     /// Closes the segment before it is full.

@@ -57,6 +57,8 @@ pub(crate) enum Content {
     Torn,
     Header(Header),
     Unit(Unit),
+    /// The summary of a segment: its units.
+    Summary(Number, Vec<Unit>),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -100,7 +102,7 @@ pub(crate) struct Manifest {
 pub(crate) struct Disk {
     /// The number of units in a segment.
     units: u8,
-    /// The pages of all extents: a header and the units for each.
+    /// The pages of all extents: a header, the units and a summary for each.
     pages: Vec<Page>,
     manifest: Manifest,
     durable_manifest: Manifest,
@@ -108,7 +110,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn new(extents: u8, units: u8) -> Self {
-        let pages = usize::from(extents) * (usize::from(units) + 1);
+        let pages = usize::from(extents) * (usize::from(units) + 2);
         Self {
             units,
             pages: vec![Page::default(); pages],
@@ -122,11 +124,11 @@ impl Disk {
     }
 
     pub(crate) fn extents(&self) -> u8 {
-        (self.pages.len() / (usize::from(self.units) + 1)) as u8
+        (self.pages.len() / (usize::from(self.units) + 2)) as u8
     }
 
     fn header_page(&self, extent: Extent) -> usize {
-        usize::from(extent) * (usize::from(self.units) + 1)
+        usize::from(extent) * (usize::from(self.units) + 2)
     }
 
     fn unit_page(&self, extent: Extent, unit: u8) -> usize {
@@ -136,6 +138,18 @@ impl Disk {
     pub(crate) fn header(&self, extent: Extent) -> Option<Header> {
         match self.pages[self.header_page(extent)].cache {
             Content::Header(header) => Some(header),
+            _ => None,
+        }
+    }
+
+    fn summary_page(&self, extent: Extent) -> usize {
+        self.unit_page(extent, self.units)
+    }
+
+    /// Returns the units in the summary of the segment, if it has one.
+    pub(crate) fn summary(&self, extent: Extent, number: Number) -> Option<&[Unit]> {
+        match &self.pages[self.summary_page(extent)].cache {
+            Content::Summary(of, units) if *of == number => Some(units),
             _ => None,
         }
     }
@@ -169,6 +183,14 @@ impl Disk {
     pub(crate) fn write_unit(&mut self, extent: Extent, unit: u8, content: Unit) {
         let at = self.unit_page(extent, unit);
         self.pages[at].write(Content::Unit(content));
+    }
+
+    /// Writes the summary of a segment whose units were written.
+    pub(crate) fn write_summary(&mut self, extent: Extent, number: Number) {
+        let units = (0..self.units).filter_map(|unit| self.unit(extent, unit, number));
+        let summary = Content::Summary(number, units.cloned().collect());
+        let at = self.summary_page(extent);
+        self.pages[at].write(summary);
     }
 
     /// Performs a write that fails and leaves the unit incomplete.

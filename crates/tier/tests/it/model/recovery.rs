@@ -129,7 +129,7 @@ impl Survey {
         let mut shut = None;
         for (at, extent, number, unit) in self.units(disk) {
             match disk.unit(extent, unit, number) {
-                _ if shut == Some(at) => {}
+                _ if shut == Some(at) || disk.summary(extent, number).is_some() => {}
                 Some(found) if found.is_void() => shut = Some(at),
                 Some(found) => through = through.max(found.synced_through),
                 None if cut.is_none() => cut = Some((at, number, unit)),
@@ -208,6 +208,12 @@ impl Found {
         for (extent, header) in survey.kept() {
             found.region.extents[usize::from(*extent)] = Use::Segment(header.number);
             found.region.delay = found.region.delay.max(header.delay);
+            if let Some(units) = disk.summary(*extent, header.number) {
+                for (unit, content) in (0..).zip(units) {
+                    found.unit(content, *extent, unit);
+                }
+                continue;
+            }
             let below_cut = |unit: &u8| cut.is_none_or(|cut| (header.number, *unit) < cut);
             for unit in (0..disk.units()).filter(below_cut) {
                 let Some(content) = disk.unit(*extent, unit, header.number) else { continue };
@@ -258,6 +264,14 @@ impl Found {
 
 fn serve(world: &mut World, survey: &Survey, rules: Rules) {
     let found = Found::read(&world.disk, survey, rules);
+    for slot in found.region.slots {
+        if let Slot::Disk { extent, unit, .. } = slot
+            && let Some(number) = found.region.number_of(extent)
+            && world.disk.unit(extent, unit, number).is_none()
+        {
+            world.fail(format!("a summary names a record of a lost unit: {slot:?}"));
+        }
+    }
     finish(world, found.region, survey.kept(), rules);
     if let Err(fault) = world.spec.recover(found.items, world.struck) {
         world.fail(fault);

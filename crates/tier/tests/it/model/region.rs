@@ -290,6 +290,29 @@ impl Region {
         true
     }
 
+    /// Writes the summary of a closed segment. Returns `false` if none is ready.
+    pub(crate) fn summarize(&self, disk: &mut Disk, rules: Rules) -> bool {
+        let segments = (0..).zip(&self.extents).filter_map(|(extent, used)| match used {
+            Use::Segment(number) if *number != self.current => Some((extent, *number)),
+            _ => None,
+        });
+        let is_written = |number| {
+            let mut units = self.buffers.iter().filter(|buffer| buffer.number == number);
+            units.all(|unit| unit.written)
+        };
+        let is_ready = |number| match rules.keep(Rule::SummaryAfterSync) {
+            true => self.end_of(number) <= self.synced,
+            false => is_written(number),
+        };
+        let has_none = |extent, number| disk.summary(extent, number).is_none();
+        let mut ready = segments.filter(|(extent, number)| has_none(*extent, *number));
+        let Some((extent, number)) = ready.find(|(_, number)| is_ready(*number)) else {
+            return false;
+        };
+        disk.write_summary(extent, number);
+        true
+    }
+
     /// Fails to write the next unit. Returns `false` if none is ready.
     pub(crate) fn fail_write(&mut self, disk: &mut Disk, rules: Rules) -> bool {
         let Some(at) = self.next_to_write(rules) else { return false };

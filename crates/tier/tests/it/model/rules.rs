@@ -18,6 +18,7 @@ rules! {
     SealBeforeWrite => "a unit accepts no more records after it was written",
     HeaderBeforeNext => "a segment's header is durable before the next segment is written",
     BuffersUntilSynced => "a buffer is kept until its unit is synced",
+    SummaryAfterSync => "a segment's summary is written after everything in the segment is synced",
     ErrorIsFinal => "after a failed sync the process neither writes nor syncs",
     // Readers.
     ReadBracket => "a read from disk checks the segment's number before and after",

@@ -12,6 +12,7 @@ pub(crate) struct Budget {
     pub(crate) power_losses: u8,
     pub(crate) failed_syncs: u8,
     pub(crate) failed_writes: u8,
+    pub(crate) summaries: u8,
     pub(crate) stops: u8,
     pub(crate) strike: bool,
     /// True if the clock may be set back between two processes.
@@ -26,6 +27,7 @@ impl Budget {
         power_losses: 0,
         failed_syncs: 0,
         failed_writes: 0,
+        summaries: 0,
         stops: 0,
         strike: false,
         set_back: false,

@@ -53,6 +53,29 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
+        name: "summaries over power losses",
+        programs: &[&[Set { key: 0, id: 1 }, Delete { key: 0 }, Set { key: 0, id: 2 }]],
+        waits: false,
+        units: 1,
+        budget: Budget { summaries: 2, power_losses: 2, ..Budget::NONE },
+        breaks_without: &[SummaryAfterSync],
+        ..Scenario::BASE
+    },
+    Scenario {
+        name: "summaries and reclaim over a power loss",
+        programs: &[&[
+            Set { key: 0, id: 1 },
+            Set { key: 1, id: 2 },
+            Delete { key: 0 },
+            Set { key: 1, id: 3 },
+        ]],
+        keys: 2,
+        units: 1,
+        extents: 4,
+        budget: Budget { summaries: 2, reclaims: 1, power_losses: 1, ..Budget::NONE },
+        ..Scenario::BASE
+    },
+    Scenario {
         name: "a delayed flush over a power loss",
         programs: &[&[
             Set { key: 0, id: 1 },

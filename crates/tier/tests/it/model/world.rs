@@ -148,6 +148,7 @@ impl World {
                 next.push((Step::of("flusher", "fails to write a unit"), world));
             }
         }
+        self.summaries(rules, next);
         if !self.disk.is_dirty() {
             return;
         }
@@ -169,6 +170,19 @@ impl World {
                 }
             }
             next.push((Step::of("flusher", "fails to sync"), world));
+        }
+    }
+
+    /// Writes the summary of a closed segment.
+    fn summaries(&self, rules: Rules, next: &mut Successors) {
+        if self.budget.summaries == 0 {
+            return;
+        }
+        let mut world = self.clone();
+        world.budget.summaries -= 1;
+        let Self { region: Some(region), disk, .. } = &mut world else { return };
+        if region.summarize(disk, rules) {
+            next.push((Step::of("flusher", "writes a summary"), world));
         }
     }
 

@@ -79,14 +79,15 @@ pub(crate) fn plain(disk: &SimulatedDisk) -> Result<(TestStore, StartReport), St
     Store::start(open(disk, EXTENTS), settings(Durability::Async), &mut |_, _| ())
 }
 
-/// Counts the keys that have their newest value. Fails if a key has an older value, or one that was
+/// Counts the keys that have their newest value, and are readable. Fails if a key has an older value, or one that was
 /// deleted.
 fn current(store: &TestStore, history: &History) -> usize {
     let mut count = 0;
     for (n, changes) in history {
         let newest = changes.last().unwrap();
-        let found = value(store, &n.to_le_bytes());
-        let Some(found) = found else { continue };
+        // The item is damaged if the read fails.
+        let Ok((_, Some(found))) = store.find(&n.to_le_bytes()) else { continue };
+        let found = found.value;
         let is_newest = newest.is_some_and(|turn| found == bytes_of(*n, turn));
         assert!(is_newest, "key {n} is back from the dead, of {changes:?}");
         count += 1;
@@ -110,20 +111,23 @@ fn damage(disk: &SimulatedDisk, rng: &mut Rng, turn: u64) {
 
 #[test]
 fn what_may_be_out_of_date_is_dropped_and_nothing_comes_back() {
-    let (mut refused, mut dropped_some) = (0, 0);
+    let (mut accepted_losses, mut dropped_some) = (0, 0);
     for seed in 0..60 {
         let (disk, mut rng) = (SimulatedDisk::new(seed), Rng::with_seed(seed));
         let history = fill(&disk, &mut rng);
         damage(&disk, &mut rng, seed);
-        if let Ok((store, _)) = plain(&disk) {
-            // The damage is in a free segment, or after the end of the log.
+        if let Ok((store, _)) = plain(&copy(&disk, seed)) {
+            // The damage is in a free segment, after the end of the log, or in a segment with a
+            // summary.
             current(&store, &history);
-            continue;
         }
-        refused += 1;
         let (accepted, said) = accept(open(&disk, EXTENTS));
         let (store, started) = accepted.unwrap();
-        let found = started.accepted.unwrap();
+        let Some(found) = started.accepted else {
+            current(&store, &history);
+            continue;
+        };
+        accepted_losses += 1;
         assert_eq!(said.len() as u64, found.damages, "seed {seed}: {said:?}");
         let kept = current(&store, &history);
         let all = history.values().filter(|changes| changes.last().unwrap().is_some()).count();
@@ -137,7 +141,8 @@ fn what_may_be_out_of_date_is_dropped_and_nothing_comes_back() {
         assert_eq!(started.accepted, None);
         assert_eq!(current(&store, &history), kept, "seed {seed}: the next start finds as much");
     }
-    assert!(refused > 30 && dropped_some > 10, "{refused} refused, {dropped_some} dropped some");
+    let enough = accepted_losses > 30 && dropped_some > 10;
+    assert!(enough, "{accepted_losses} accepted losses, {dropped_some} dropped some");
 }
 
 #[test]
@@ -223,9 +228,12 @@ fn pages_that_the_disk_does_not_return_are_written_anew() {
     for bad in [1500..1502, 0..1, 3 * 1024 - 1..3 * 1024] {
         let (disk, mut rng) = (SimulatedDisk::new(1), Rng::with_seed(1));
         let history = fill(&disk, &mut rng);
-        disk.set_bad_pages("log", bad);
-        let refused = plain(&disk).unwrap_err().to_string();
-        assert!(refused.contains("--tier-accept-loss"), "{refused}");
+        disk.set_bad_pages("log", bad.clone());
+        if bad.start != 1500 {
+            // A start does not read the records of a segment with a summary.
+            let refused = plain(&disk).unwrap_err().to_string();
+            assert!(refused.contains("--tier-accept-loss"), "{refused}");
+        }
         let (accepted, said) = accept(open(&disk, EXTENTS));
         let (store, started) = accepted.unwrap();
         assert!(started.accepted.is_some() && !said.is_empty());

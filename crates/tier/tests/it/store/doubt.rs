@@ -6,6 +6,7 @@ use std::time::Duration;
 use larder_tier::Tier;
 use larder_tier::disk::simulated::{Fates, Fault, SimulatedDisk, When};
 use larder_tier::disk::{Call, Directory, File, PAGE_BYTES, zeroed_pages};
+use larder_tier::format::VALUE_BYTES_MAX;
 use larder_tier::store::{Durability, Durable, StartError, Trust, salvage};
 
 use super::acceptance::{accept, copy, plain};
@@ -18,7 +19,7 @@ const PAGES: usize = SEGMENT / PAGE_BYTES;
 const EXTENTS: u64 = 16;
 
 /// Writes zeros, like a start that prepares an extent.
-fn zero(disk: &SimulatedDisk, first_page: usize, pages: usize) {
+pub(crate) fn zero(disk: &SimulatedDisk, first_page: usize, pages: usize) {
     let file = disk.open().open("log").unwrap().unwrap();
     file.write_pages(first_page as u64, &zeroed_pages(pages)).unwrap();
     file.sync_data().unwrap();
@@ -178,19 +179,15 @@ fn the_items_of_a_log_that_was_cut_off_may_all_be_out_of_date() {
     assert_eq!(current, 0, "all items of these segments were deleted in the next one");
 }
 
-/// Returns a segment with 1023 units of one page each, and the next one, which has only a header.
+/// Returns a segment that one record fills, and the next one, which has only a header. The record
+/// is damaged.
 fn full(disk: &SimulatedDisk, due_unix_secs: Option<u64>) {
     let (store, _) = start(disk, EXTENTS, Durability::Sync);
-    let mut units = 1023;
     if let Some(due) = due_unix_secs {
         store.flush_at(due, || ()).unwrap();
         assert_eq!(store.sync(), Durable::Yes);
-        units -= 1;
     }
-    for n in 0..units {
-        put(&store, &u32::to_le_bytes(n), b"value").unwrap();
-        assert_eq!(store.sync(), Durable::Yes);
-    }
+    put(&store, b"full", &vec![7; VALUE_BYTES_MAX]).unwrap();
     assert_eq!(store.stop(Duration::from_secs(10)), 0);
     drop(store);
     let (store, _) = start(disk, EXTENTS, Durability::Sync);
@@ -203,9 +200,9 @@ fn full(disk: &SimulatedDisk, due_unix_secs: Option<u64>) {
         let header = &bytes[extent * SEGMENT..];
         header[4..].starts_with(b"LrdS") && header[12] == 1
     };
-    zero(disk, (1..4).find(is_live).unwrap() * PAGES + 1, 1);
-    // The last record of the full segment.
-    flip(disk, SEGMENT - PAGE_BYTES + 48 + 34);
+    let last = (1..4).rfind(is_live).unwrap();
+    zero(disk, last * PAGES + 1, 1);
+    flip(disk, last * SEGMENT - PAGE_BYTES + 48);
 }
 
 #[test]

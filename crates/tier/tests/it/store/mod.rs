@@ -15,6 +15,7 @@ mod faults;
 mod flips;
 mod keys;
 mod reclaim;
+mod summaries;
 mod tags;
 mod user;
 mod walk;
