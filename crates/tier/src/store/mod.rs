@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::disk::{Directory, DiskError, Page};
+use crate::disk::Directory;
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
 use crate::recovery::Place;
@@ -427,79 +427,6 @@ impl<D: Directory + 'static> Store<D> {
     #[inline]
     pub fn is_flush_due(&self, now_unix_secs: u64) -> bool {
         self.shared.is_flush_due(now_unix_secs)
-    }
-
-    /// True if the disk may have an item of the key.
-    ///
-    /// Cost: a hash of the key, and one or two cache misses.
-    pub fn may_have(&self, key: &[u8]) -> bool {
-        self.may_ask(key, false)
-    }
-
-    /// Finds the item of a key, even if it has expired.
-    ///
-    /// Cost: usually no read of the disk if the item does not exist, and one if it exists. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`FindError`].
-    pub fn find(&self, key: &[u8]) -> Result<(KeyRecords, Option<StoredItem>), FindError> {
-        lookup::find(&self.shared, key)
-    }
-
-    /// Begins a lookup of the item of a key. Unlike [`Store::find`] it does not block. The caller
-    /// continues with [`Store::advance`].
-    ///
-    /// Cost: a hash of the key, and one or two cache misses.
-    pub fn look_up(&self, key: &[u8]) -> Lookup {
-        Lookup::begin(&self.shared, key)
-    }
-
-    /// Continues a lookup with the pages that it requested. Returns the next pages that it needs,
-    /// or `None` when it has finished.
-    ///
-    /// # Errors
-    ///
-    /// [`FindError`].
-    pub fn advance(
-        &self,
-        lookup: &mut Lookup,
-        read: Option<Result<Vec<Page>, DiskError>>,
-    ) -> Result<Option<PageRead>, FindError> {
-        lookup.advance(&self.shared, read)
-    }
-
-    /// Reads the pages that a lookup needs. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`DiskError`].
-    pub fn read(&self, wanted: PageRead) -> Result<Vec<Page>, DiskError> {
-        self.shared.log.read_pages(wanted.first, wanted.pages)
-    }
-
-    /// Returns the log file.
-    pub fn file(&self) -> &D::File {
-        self.shared.log.file()
-    }
-
-    /// True if a change or a read of the key may need the disk. `is_resident`: the caller's memory
-    /// has a live item of the key.
-    ///
-    /// Cost: same as [`Store::may_have`].
-    pub fn may_ask(&self, key: &[u8], is_resident: bool) -> bool {
-        let [first, second] = self.shared.catalog.first_two(self.shared.filed(key));
-        if is_resident { second.is_some() } else { first.is_some() }
-    }
-
-    /// True if this address is still the newest record of the key. Also false if reclaim has moved
-    /// the record.
-    pub fn is_current(&self, key: &[u8], at: Address) -> bool {
-        let mut candidates = Vec::new();
-        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        // The caller promotes the item and calls this under one lock, which its changes also take.
-        // Rule: PromoteBracket
-        candidates.iter().any(|location| self.shared.extents.address(*location) == Some(at))
     }
 
     /// Removes an expired item from the catalog.
