@@ -176,6 +176,19 @@ impl<D: Directory> Flusher<D> {
         self.unless_failed(|flusher| Ok(flusher.tier.lease(count)?))
     }
 
+    /// Adds a dictionary to the directory, durably. Records may name it afterwards. A full disk
+    /// changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`].
+    pub(crate) fn add_dictionary(&mut self, dictionary: Vec<u8>) -> Result<(), FlushError> {
+        self.unless_failed(|flusher| match flusher.tier.add_dictionary(dictionary) {
+            Err(OpenError::Disk(error)) if error.is_full() => Ok(()),
+            added => Ok(added?),
+        })
+    }
+
     /// Allocates the space of a free extent and fills it with zeros. A segment in this extent
     /// cannot run out of disk space, and its syncs, except for the first, write no metadata of the
     /// file system.

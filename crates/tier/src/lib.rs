@@ -11,7 +11,8 @@
 //! | `store` | a key-value store: the log, a catalog of it in memory, and two threads |
 //! | `flusher` | the one writer of the log, and the order of its writes and syncs |
 //! | `recovery` | reads the log at a start, unless the last stop was clean and wrote an index |
-//! | `tier` | a directory that this process has locked: its manifest and its log |
+//! | `tier` | a directory that this process has locked: its manifest, its log and its dictionaries |
+//! | `compression` | compressed values, and the dictionaries for them |
 //! | `log` | the log's file: segments in extents |
 //! | `format` | the bytes on the disk |
 //! | `disk` | real files, and a simulated disk for tests that loses power |
@@ -19,6 +20,7 @@
 //! `tests/it/model` contains a model of the log's protocol.
 #![forbid(unsafe_code)]
 
+pub mod compression;
 pub mod disk;
 pub mod flusher;
 pub mod format;

@@ -5,8 +5,12 @@
 //! ┌─────────┬───────────┬────────┬─────────┬───────────┬─────────────┬────────────┬──────────────┬──────────────┐
 //! │ magic 8 │ version 4 │ mode 4 │ uuid 16 │ extents 4 │ page 4      │ segment 4  │ epoch 4      │ clean 4      │
 //! ├─────────┴──────┬────┴────────┴─────┬───┴────┬──────┴──┬────────┴──┬──────────┴─┬────────────┴──────────────┘
-//! │ ahead 4        │ index seed 8      │ hash key 16      │ made 8    │ lease 8    │ durable 8 │ checksum 4
+//! │ ahead 4        │ index seed 8      │ hash key 16      │ made 8    │ lease 8    │ durable 8 │ …
 //! └────────────────┴───────────────────┴──────────────────┴───────────┴────────────┴───────────┴───────────
+//! version 1                             version 2
+//! ┌────────────┐                        ┌────────────────┬────────────┐
+//! │ checksum 4 │                        │ dictionaries 4 │ checksum 4 │
+//! └────────────┘                        └────────────────┴────────────┘
 //! ```
 
 use std::fmt;
@@ -15,12 +19,16 @@ use thiserror::Error;
 
 use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, SEGMENT_BYTES, SegmentNumber, Uuid, VERSION, flip};
+use crate::format::{Address, SEGMENT_BYTES, SegmentNumber, Uuid, VERSION, VERSION_PLAIN, flip};
 
 const MAGIC: [u8; 8] = *b"\x89LRDTIER";
-const CHECKSUM_AT: usize = 104;
-/// Length of the file, in bytes.
-pub(crate) const MANIFEST_BYTES: usize = CHECKSUM_AT + 4;
+/// Length of the fields that both versions have, in bytes.
+const SHARED_BYTES: usize = 104;
+const CHECKSUM_BYTES: usize = 4;
+/// Length of the file in version 1, in bytes.
+const PLAIN_BYTES: usize = SHARED_BYTES + CHECKSUM_BYTES;
+/// Length of the file in version 2, in bytes.
+const COMPRESSED_BYTES: usize = PLAIN_BYTES + 4;
 
 const STORE: u32 = 1;
 const CACHE: u32 = 2;
@@ -70,6 +78,9 @@ pub struct Manifest {
     /// The number of seconds by which the log's time was ahead of the system clock at the last
     /// start or clean stop.
     pub ahead_secs: i32,
+    /// The number of dictionaries that records may name, from 1 on. `None` for a directory without
+    /// compressed values.
+    pub dictionaries: Option<u8>,
 }
 
 /// The reason why this release cannot use the file as a manifest.
@@ -101,9 +112,13 @@ pub enum ManifestError {
 impl Manifest {
     /// Returns the content of the file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; MANIFEST_BYTES];
+        let (version, len) = match self.dictionaries {
+            Some(_) => (VERSION, COMPRESSED_BYTES),
+            None => (VERSION_PLAIN, PLAIN_BYTES),
+        };
+        let mut bytes = vec![0; len];
         bytes[..8].copy_from_slice(&MAGIC);
-        put_u32(&mut bytes, 8, VERSION);
+        put_u32(&mut bytes, 8, version);
         put_u32(&mut bytes, 12, if self.mode == Mode::Store { STORE } else { CACHE });
         bytes[16..32].copy_from_slice(&self.uuid.0);
         put_u32(&mut bytes, 32, self.extents);
@@ -117,8 +132,11 @@ impl Manifest {
         put_u64(&mut bytes, 80, self.made_unix_secs);
         put_u64(&mut bytes, 88, self.lease.map_or(0, SegmentNumber::stored));
         put_u64(&mut bytes, 96, self.durable.map_or(0, Address::stored));
-        let checksum = crc32fast::hash(&bytes[..CHECKSUM_AT]);
-        put_u32(&mut bytes, CHECKSUM_AT, checksum);
+        if let Some(dictionaries) = self.dictionaries {
+            put_u32(&mut bytes, SHARED_BYTES, dictionaries.into());
+        }
+        let checksum = crc32fast::hash(&bytes[..len - CHECKSUM_BYTES]);
+        put_u32(&mut bytes, len - CHECKSUM_BYTES, checksum);
         bytes
     }
 
@@ -135,33 +153,36 @@ impl Manifest {
         if version > VERSION {
             return Err(ManifestError::Newer { found: version });
         }
-        let whole = bytes.len() == MANIFEST_BYTES
-            && crc32fast::hash(&bytes[..CHECKSUM_AT]) == u32_at(bytes, CHECKSUM_AT);
-        if !whole {
-            return Err(ManifestError::Damaged);
+        let is_whole = |at: usize| crc32fast::hash(&bytes[..at]) == u32_at(bytes, at);
+        match checksum_at(bytes).is_some_and(is_whole) {
+            true => Self::of_whole(bytes),
+            false => Err(ManifestError::Damaged),
         }
-        Self::of_whole(bytes)
     }
 
     /// Reads the content of a file after repairing one flipped bit. Returns `None` if a single
     /// flipped bit does not explain the damage.
     pub fn decode_flipped(bytes: &[u8]) -> Option<Self> {
-        let mut mended = bytes.to_vec();
-        let (content, checksum) = mended.split_at_mut_checked(CHECKSUM_AT)?;
-        let (found, stored) = (crc32fast::hash(content), checksum.get(..4)?);
-        let stored = u32_at(stored, 0);
+        let (at, mut mended) = (checksum_at(bytes)?, bytes.to_vec());
+        let (content, checksum) = mended.split_at_mut(at);
+        let (found, stored) = (crc32fast::hash(content), u32_at(checksum, 0));
         if !flip::mend(content, found, stored) {
             return None;
         }
-        let checksum = crc32fast::hash(&mended[..CHECKSUM_AT]);
-        put_u32(&mut mended, CHECKSUM_AT, checksum);
+        let checksum = crc32fast::hash(&mended[..at]);
+        put_u32(&mut mended, at, checksum);
         Self::decode(&mended).ok()
     }
 
     fn of_whole(bytes: &[u8]) -> Result<Self, ManifestError> {
-        if u32_at(bytes, 8) == 0 {
-            return Err(ManifestError::Senseless("its version is 0"));
-        }
+        let dictionaries = match (u32_at(bytes, 8), bytes.len()) {
+            (VERSION_PLAIN, PLAIN_BYTES) => None,
+            (VERSION, COMPRESSED_BYTES) => match u8::try_from(u32_at(bytes, SHARED_BYTES)) {
+                Ok(dictionaries) => Some(dictionaries),
+                Err(_) => return Err(ManifestError::Senseless("it has too many dictionaries")),
+            },
+            _ => return Err(ManifestError::Senseless("its length does not fit its version")),
+        };
         let mode = match u32_at(bytes, 12) {
             STORE => Mode::Store,
             CACHE => Mode::Cache,
@@ -191,6 +212,13 @@ impl Manifest {
             hash_key: array(64),
             made_unix_secs: u64_at(bytes, 80),
             ahead_secs: u32_at(bytes, 52).cast_signed(),
+            dictionaries,
         })
     }
+}
+
+/// Returns the position of the checksum. Returns `None` if no version has this length.
+fn checksum_at(bytes: &[u8]) -> Option<usize> {
+    let is_known = matches!(bytes.len(), PLAIN_BYTES | COMPRESSED_BYTES);
+    is_known.then(|| bytes.len() - CHECKSUM_BYTES)
 }

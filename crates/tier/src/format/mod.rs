@@ -1,6 +1,7 @@
 //! The format of the files, without I/O. docs/tier-format.md describes it byte by byte.
 //!
-//! A directory has a [`Manifest`] and a log of segments. Page 0 of a segment is its
+//! A directory has a [`Manifest`], a log of segments, and the dictionaries of compressed values
+//! ([`DictionaryFile`]). Page 0 of a segment is its
 //! [`SegmentHeader`]. Units follow in the pages after it. Each unit is written once, completely,
 //! and contains [`Record`]s. A void unit marks the rest of its segment as empty.
 //!
@@ -14,6 +15,7 @@ use crate::disk::PAGE_BYTES;
 
 mod address;
 mod bytes;
+mod dictionary;
 mod flip;
 mod manifest;
 mod record;
@@ -24,8 +26,9 @@ mod summary;
 mod unit;
 
 pub use address::{Address, SegmentNumber};
+pub use dictionary::{DICTIONARY_BYTES_MAX, DictionaryFault, DictionaryFile};
 pub use manifest::{Manifest, ManifestError, Mode};
-pub use record::{Item, RECORD_HEADER_BYTES, Record, RecordFault, VALUE_BYTES_MAX};
+pub use record::{CompressedItem, Item, RECORD_HEADER_BYTES, Record, RecordFault, VALUE_BYTES_MAX};
 pub use seal::{Seal, Uuid};
 pub use segment_header::{Delay, HeaderFault, SegmentHeader};
 pub use snapshot::SnapshotHeader;
@@ -39,5 +42,9 @@ pub use unit::{Records, UNIT_HEADER_BYTES, Unit, UnitFault, UnitWriter};
 pub const SEGMENT_BYTES: usize = 4 << 20;
 /// Pages of a disk segment, its header included.
 pub const SEGMENT_PAGES: usize = SEGMENT_BYTES / PAGE_BYTES;
-/// The version of the format that this crate writes. It reads this version and all earlier ones.
-pub const VERSION: u32 = 1;
+/// The latest version of the format. This crate reads it and all earlier ones.
+///
+/// A directory has version 1 until the first start that compresses values.
+pub const VERSION: u32 = 2;
+/// The version of a directory without compressed values, and of all files except the manifest.
+pub(crate) const VERSION_PLAIN: u32 = 1;

@@ -1,9 +1,9 @@
 //! Records: changes of one key, or of all keys.
 //!
 //! ```text
-//! ┌────────────┬────────┬─────────────┬─────────┬─────┬───────────────┬─────────┬───────────┬────────────┬─────┬───────┬───────┐
-//! │ checksum 4 │ kind 1 │ key bytes 1 │ marks 1 │ 0 1 │ value bytes 4 │ flags 4 │ version 8 │ deadline 8 │ key │ value │ pad 8 │
-//! └────────────┴────────┴─────────────┴─────────┴─────┴───────────────┴─────────┴───────────┴────────────┴─────┴───────┴───────┘
+//! ┌────────────┬────────┬─────────────┬─────────┬──────────────┬───────────────┬─────────┬───────────┬────────────┬─────┬───────┬───────┐
+//! │ checksum 4 │ kind 1 │ key bytes 1 │ marks 1 │ dictionary 1 │ value bytes 4 │ flags 4 │ version 8 │ deadline 8 │ key │ value │ pad 8 │
+//! └────────────┴────────┴─────────────┴─────────┴──────────────┴───────────────┴─────────┴───────────┴────────────┴─────┴───────┴───────┘
 //! ```
 
 use larder_item::KEY_BYTES_MAX;
@@ -27,6 +27,7 @@ pub(crate) const FLUSH: u8 = 3;
 pub(crate) const DELAY: u8 = 4;
 const VOID: u8 = 5;
 pub(crate) const LOST: u8 = 6;
+pub(crate) const COMPRESSED: u8 = 7;
 
 const STALE: u8 = 1;
 const TOKEN_SENT: u8 = 2;
@@ -54,11 +55,23 @@ pub struct Item<'a> {
     pub number: bool,
 }
 
+/// An item with a compressed value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompressedItem<'a> {
+    /// The item, with the compressed value: a frame of zstd without its first four bytes, which are
+    /// always the same.
+    pub item: Item<'a>,
+    /// The number of the dictionary of the frame; 0: the frame has no dictionary.
+    pub dictionary: u8,
+}
+
 /// One entry of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
     /// The newest item of its key at this point of the log.
     Item(Item<'a>),
+    /// Same as [`Record::Item`], but with a compressed value.
+    Compressed(CompressedItem<'a>),
     /// The key was removed.
     Tombstone {
         /// 1 to 250 arbitrary bytes.
@@ -101,6 +114,12 @@ pub enum RecordFault {
     /// The lengths are not valid for the kind.
     #[error("the lengths of the record are wrong")]
     Lengths,
+    /// The dictionary of the value is lost.
+    #[error("dictionary {0} of its compressed value is lost")]
+    Dictionary(u8),
+    /// The compressed value is not a frame that this crate writes.
+    #[error("its compressed value is invalid")]
+    Value,
 }
 
 /// The fixed fields of a record.
@@ -109,6 +128,7 @@ struct RawHeader {
     kind: u8,
     key_bytes: usize,
     marks: u8,
+    dictionary: u8,
     value_bytes: usize,
     flags: u32,
     version: u64,
@@ -116,17 +136,25 @@ struct RawHeader {
 }
 
 impl RawHeader {
+    fn of_item(item: &Item<'_>) -> Self {
+        Self {
+            kind: ITEM,
+            key_bytes: item.key.len(),
+            marks: item.marks(),
+            dictionary: 0,
+            value_bytes: item.value.len(),
+            flags: item.flags,
+            version: item.version,
+            deadline: item.deadline_unix_secs.unwrap_or(0),
+        }
+    }
+
     fn of(record: &Record<'_>) -> Self {
         match *record {
-            Record::Item(item) => Self {
-                kind: ITEM,
-                key_bytes: item.key.len(),
-                marks: item.marks(),
-                value_bytes: item.value.len(),
-                flags: item.flags,
-                version: item.version,
-                deadline: item.deadline_unix_secs.unwrap_or(0),
-            },
+            Record::Item(item) => Self::of_item(&item),
+            Record::Compressed(CompressedItem { item, dictionary }) => {
+                Self { kind: COMPRESSED, dictionary, ..Self::of_item(&item) }
+            }
             Record::Tombstone { key } => {
                 Self { kind: TOMBSTONE, key_bytes: key.len(), ..Self::default() }
             }
@@ -150,20 +178,21 @@ impl RawHeader {
             kind: fixed[4],
             key_bytes: usize::from(fixed[5]),
             marks: fixed[6],
+            dictionary: fixed[7],
             value_bytes: u32_at(fixed, 8) as usize,
             flags: u32_at(fixed, 12),
             version: u64_at(fixed, 16),
             deadline: u64_at(fixed, 24),
         };
-        let valued = matches!(head.kind, ITEM | VOID);
+        let valued = matches!(head.kind, ITEM | VOID | COMPRESSED);
         let key_fits = match head.kind {
-            ITEM | TOMBSTONE => (1..=KEY_BYTES_MAX).contains(&head.key_bytes),
+            ITEM | TOMBSTONE | COMPRESSED => (1..=KEY_BYTES_MAX).contains(&head.key_bytes),
             LOST => head.key_bytes <= KEY_BYTES_MAX,
             _ => head.key_bytes == 0,
         };
         match head.kind {
-            ITEM..=LOST if key_fits && (valued || head.value_bytes == 0) => Ok(head),
-            ITEM..=LOST => Err(RecordFault::Lengths),
+            ITEM..=COMPRESSED if key_fits && (valued || head.value_bytes == 0) => Ok(head),
+            ITEM..=COMPRESSED => Err(RecordFault::Lengths),
             kind => Err(RecordFault::Kind(kind)),
         }
     }
@@ -172,7 +201,7 @@ impl RawHeader {
         bytes[4] = self.kind;
         bytes[5] = self.key_bytes as u8;
         bytes[6] = self.marks;
-        bytes[7] = 0;
+        bytes[7] = self.dictionary;
         put_u32(bytes, 8, self.value_bytes as u32);
         put_u32(bytes, 12, self.flags);
         put_u64(bytes, 16, self.version);
@@ -200,7 +229,9 @@ impl<'a> Record<'a> {
     /// Returns the length of the record with its padding, in bytes: a multiple of 8.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Item(item) => Self::item_bytes(item.key.len(), item.value.len()),
+            Self::Item(item) | Self::Compressed(CompressedItem { item, .. }) => {
+                Self::item_bytes(item.key.len(), item.value.len())
+            }
             Self::Tombstone { key } | Self::Lost { key, .. } => Self::item_bytes(key.len(), 0),
             Self::Flush | Self::Delay { .. } => RECORD_HEADER_BYTES,
             Self::Void { bytes } => *bytes,
@@ -211,7 +242,9 @@ impl<'a> Record<'a> {
     /// records.
     pub(crate) fn deadline_unix_secs(&self) -> Option<u64> {
         match self {
-            Self::Item(item) => item.deadline_unix_secs,
+            Self::Item(item) | Self::Compressed(CompressedItem { item, .. }) => {
+                item.deadline_unix_secs
+            }
             _ => None,
         }
     }
@@ -226,7 +259,9 @@ impl<'a> Record<'a> {
         let head = RawHeader::of(self);
         head.write(into);
         let (key, value): (&[u8], &[u8]) = match self {
-            Self::Item(item) => (item.key, item.value),
+            Self::Item(item) | Self::Compressed(CompressedItem { item, .. }) => {
+                (item.key, item.value)
+            }
             Self::Tombstone { key } | Self::Lost { key, .. } => (key, &[]),
             Self::Flush | Self::Delay { .. } | Self::Void { .. } => (&[], &[]),
         };
@@ -277,17 +312,22 @@ impl<'a> Record<'a> {
         let content =
             bytes.get(RECORD_HEADER_BYTES..head.content_bytes()).ok_or(RecordFault::CutOff)?;
         let (key, value) = content.split_at(head.key_bytes);
+        let item = || Item {
+            key,
+            value,
+            flags: head.flags,
+            version: head.version,
+            deadline_unix_secs: Some(head.deadline).filter(|deadline| *deadline != 0),
+            stale: head.marks & STALE != 0,
+            token_sent: head.marks & TOKEN_SENT != 0,
+            number: head.marks & NUMBER != 0,
+        };
         let record = match head.kind {
-            ITEM => Self::Item(Item {
-                key,
-                value,
-                flags: head.flags,
-                version: head.version,
-                deadline_unix_secs: Some(head.deadline).filter(|deadline| *deadline != 0),
-                stale: head.marks & STALE != 0,
-                token_sent: head.marks & TOKEN_SENT != 0,
-                number: head.marks & NUMBER != 0,
-            }),
+            ITEM => Self::Item(item()),
+            COMPRESSED => {
+                let dictionary = head.dictionary;
+                Self::Compressed(CompressedItem { item: item(), dictionary })
+            }
             TOMBSTONE => Self::Tombstone { key },
             FLUSH => Self::Flush,
             DELAY => Self::Delay { due_unix_secs: head.deadline },

@@ -8,7 +8,7 @@
 
 use crate::disk::{PAGE_BYTES, Page, zeroed_page};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, Seal, SegmentNumber, Uuid, VERSION, flip};
+use crate::format::{Address, Seal, SegmentNumber, Uuid, VERSION_PLAIN, flip};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LrdS");
 const LIVE: u32 = 1;
@@ -61,7 +61,7 @@ impl SegmentHeader {
         let mut whole = zeroed_page();
         let page = whole.bytes_mut();
         put_u32(page, 4, MAGIC);
-        put_u32(page, 8, VERSION);
+        put_u32(page, 8, VERSION_PLAIN);
         put_u32(page, 12, state);
         put_u64(page, 16, self.number.stored());
         put_u64(page, 24, self.previous.map_or(0, SegmentNumber::stored));
@@ -114,7 +114,7 @@ impl SegmentHeader {
 
     /// Reads a page whose checksum was verified.
     fn of_whole(page: &[u8]) -> Result<Option<Self>, HeaderFault> {
-        let known = u32_at(page, 4) == MAGIC && u32_at(page, 8) == VERSION;
+        let known = u32_at(page, 4) == MAGIC && u32_at(page, 8) == VERSION_PLAIN;
         let number = SegmentNumber::from_stored(u64_at(page, 16));
         let number = match u32_at(page, 12) {
             LIVE if known && number.is_some() => number,

@@ -16,7 +16,7 @@
 
 use crate::disk::{PAGE_BYTES, Page, zeroed_page};
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::format::{Address, Uuid, VERSION};
+use crate::format::{Address, Uuid, VERSION_PLAIN};
 
 const MAGIC: [u8; 8] = *b"\x89LRDINDX";
 const CHECKSUM_AT: usize = 12;
@@ -50,7 +50,7 @@ impl SnapshotHeader {
         let mut page = zeroed_page();
         let bytes = page.bytes_mut();
         bytes[..8].copy_from_slice(&MAGIC);
-        put_u32(bytes, 8, VERSION);
+        put_u32(bytes, 8, VERSION_PLAIN);
         bytes[16..32].copy_from_slice(&self.uuid.0);
         put_u32(bytes, 32, self.epoch);
         put_u32(bytes, 36, self.segments);
@@ -71,7 +71,7 @@ impl SnapshotHeader {
         let checksum = u32_at(&bytes, CHECKSUM_AT);
         put_u32(&mut bytes, CHECKSUM_AT, 0);
         if bytes[..8] != MAGIC
-            || u32_at(&bytes, 8) != VERSION
+            || u32_at(&bytes, 8) != VERSION_PLAIN
             || crc32fast::hash(&bytes) != checksum
         {
             return None;

@@ -28,8 +28,8 @@ use crate::disk::PAGE_BYTES;
 use crate::format::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::format::record::{DELAY, FLUSH, ITEM, LOST, TOMBSTONE};
 use crate::format::{
-    Address, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentNumber,
-    UNIT_HEADER_BYTES, VERSION,
+    Address, CompressedItem, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES, SEGMENT_PAGES, Seal,
+    SegmentNumber, UNIT_HEADER_BYTES, VERSION_PLAIN,
 };
 
 /// Length of an entry, in bytes.
@@ -153,7 +153,7 @@ struct Trailer {
 impl Trailer {
     fn write(&self, trailer: &mut [u8]) {
         put_u32(trailer, 4, MAGIC);
-        put_u32(trailer, 8, VERSION);
+        put_u32(trailer, 8, VERSION_PLAIN);
         put_u32(trailer, 12, self.count as u32);
         put_u64(trailer, 16, self.address.stored());
         put_u32(trailer, 24, self.units_end as u32);
@@ -163,7 +163,7 @@ impl Trailer {
     }
 
     fn read(number: SegmentNumber, trailer: &[u8]) -> Result<Self, SummaryFault> {
-        if u32_at(trailer, 4) != MAGIC || u32_at(trailer, 8) != VERSION {
+        if u32_at(trailer, 4) != MAGIC || u32_at(trailer, 8) != VERSION_PLAIN {
             return Err(SummaryFault::Absent);
         }
         let address = Address::from_stored(u64_at(trailer, 16)).ok_or(SummaryFault::Broken)?;
@@ -381,7 +381,7 @@ impl SummaryWriter {
         let bytes = record.bytes();
         self.end = at.offset() + bytes;
         let what = match record {
-            Record::Item(item) => {
+            Record::Item(item) | Record::Compressed(CompressedItem { item, .. }) => {
                 self.newest_version = self.newest_version.max(item.version);
                 let deadline_unix_secs = item.deadline_unix_secs;
                 SummaryKind::Item { key: hash(item.key), deadline_unix_secs }

@@ -17,8 +17,8 @@ use zerocopy::IntoBytes;
 
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
-    Address, Delay, RECORD_HEADER_BYTES, Record, RecordFault, SEGMENT_BYTES, SEGMENT_PAGES,
-    SegmentHeader, SegmentNumber, Summary, SummaryEntry, SummaryKind, Unit,
+    Address, CompressedItem, Delay, RECORD_HEADER_BYTES, Record, RecordFault, SEGMENT_BYTES,
+    SEGMENT_PAGES, SegmentHeader, SegmentNumber, Summary, SummaryEntry, SummaryKind, Unit,
 };
 use crate::log::{Extent, HeaderError, Log};
 use crate::tier::Tier;
@@ -58,6 +58,22 @@ pub enum RecoveryError {
     OlderManifest {
         /// The segment.
         number: SegmentNumber,
+    },
+    /// Both copies of a dictionary are damaged.
+    #[error("dictionary {number} is lost, and with it the values that it compresses: {reason}")]
+    Dictionary {
+        /// The number of the dictionary.
+        number: u8,
+        /// What is wrong with one of its copies.
+        reason: String,
+    },
+    /// A compressed value is invalid, although the checksum of its record is valid.
+    #[error("the value at {at} of the log is damaged: {damage}")]
+    Value {
+        /// The address of the record.
+        at: Address,
+        /// The kind of damage.
+        damage: RecordFault,
     },
     /// The log is shorter than the manifest requires.
     #[error("the log is truncated: {bytes} bytes are missing at its end")]
@@ -352,7 +368,9 @@ impl RecoveredLog {
 
     fn note(&mut self, at: Address, record: &Record<'_>) {
         match record {
-            Record::Item(item) => self.version_max = self.version_max.max(item.version),
+            Record::Item(item) | Record::Compressed(CompressedItem { item, .. }) => {
+                self.version_max = self.version_max.max(item.version);
+            }
             Record::Flush => self.flush = Some(at),
             Record::Delay { due_unix_secs } => {
                 self.delay = Some(Delay { at, due_unix_secs: *due_unix_secs });

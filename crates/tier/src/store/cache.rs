@@ -14,12 +14,13 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::disk::Directory;
-use crate::format::{Address, Item, Record};
-use crate::store::appender::Purpose;
+use crate::format::{Address, Item};
+use crate::store::appender::{Appender, Purpose};
 use crate::store::catalog::KeyBits;
 use crate::store::error::Refusal;
 use crate::store::shared::Shared;
 use crate::store::space;
+use crate::store::values::VALUE_BYTES_MAX;
 use crate::store::{Change, KeyRecords, Store};
 
 /// The result of demoting an evicted item to the disk.
@@ -55,21 +56,20 @@ impl<D: Directory + 'static> Store<D> {
     fn try_keep(&self, item: &Item<'_>, change: &Change<'_>) -> Demoted {
         let shared = &*self.shared;
         let filed = shared.filed(item.key);
+        let (mut frame, mut candidates) = (None, Vec::new());
+        if shared.values.compression().is_some() && self.is_present(&shared.head(), filed) {
+            // Most items that memory evicts again are still on the disk.
+            return Demoted::Present;
+        }
+        let record = shared.values.encode(item, &mut frame, VALUE_BYTES_MAX);
         let mut head = shared.head();
         if shared.is_over() || (change.is_gone)() || shared.is_flush_due(change.now_unix_secs) {
             return Demoted::Dropped;
         }
-        let mut candidates = Vec::new();
-        shared.catalog.candidates(filed, &mut candidates);
-        // Every change of the key removes all entries with its tag, so a remaining candidate is
-        // this item or belongs to another key.
-        let (wanted, soon) = (space::wanted(shared), shared.extents.count() as usize / 4);
-        let is_old = |number| head.is_reclaimed_soon(number, wanted, soon);
-        let number = |location| shared.extents.address(location).map(Address::number);
-        if candidates.iter().filter_map(|location| number(*location)).any(|number| !is_old(number))
-        {
+        if self.is_present(&head, filed) {
             return Demoted::Present;
         }
+        shared.catalog.candidates(filed, &mut candidates);
         if !shared.has_room(&head) {
             return Demoted::Busy;
         }
@@ -79,7 +79,6 @@ impl<D: Directory + 'static> Store<D> {
             return Demoted::Busy;
         }
         // Only evictions append records to the log of a cache, so no extents need to be left.
-        let record = Record::Item(*item);
         match shared.append(&mut head, &record, Some(filed), Purpose::Copy) {
             Ok(place) => {
                 // Starts a write early enough that the next evictions find space.
@@ -89,6 +88,7 @@ impl<D: Directory + 'static> Store<D> {
                 }
                 forget_all(shared, filed);
                 shared.file(filed, None, place, &record);
+                shared.values.note_appended(&record, item.value.len());
                 shared.note_version(item.version);
                 Demoted::Written
             }
@@ -96,6 +96,18 @@ impl<D: Directory + 'static> Store<D> {
             Err(Refusal::Busy | Refusal::Full) => Demoted::Busy,
             Err(_) => Demoted::Dropped,
         }
+    }
+
+    /// True if the disk has an item with this tag whose segment is not reclaimed soon.
+    fn is_present(&self, head: &Appender, filed: KeyBits) -> bool {
+        let (shared, mut candidates) = (&*self.shared, Vec::new());
+        shared.catalog.candidates(filed, &mut candidates);
+        // Every change of the key removes all entries with its tag, so a remaining candidate is
+        // this item or belongs to another key.
+        let (wanted, soon) = (space::wanted(shared), shared.extents.count() as usize / 4);
+        let is_old = |number| head.is_reclaimed_soon(number, wanted, soon);
+        let number = |location| shared.extents.address(location).map(Address::number);
+        candidates.iter().filter_map(|location| number(*location)).any(|number| !is_old(number))
     }
 
     /// Removes the item of a key that is about to change from the catalog. The caller holds the

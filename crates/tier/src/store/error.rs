@@ -68,6 +68,10 @@ fn remedy(error: &RecoveryError) -> &'static str {
             ". Restore the whole directory from a backup, or save what can be read with larder \
              export DIR FILE --past-damage readable, and import it into a new directory"
         }
+        RecoveryError::Dictionary { .. } => {
+            ". Restore one of its two files from a backup, or save the other items with larder \
+             export DIR FILE --past-damage readable, and import them into a new directory"
+        }
         RecoveryError::CutOff { .. } => {
             ". Restore the directory from a backup, or save what can be read with larder export DIR \
              FILE --past-damage readable"

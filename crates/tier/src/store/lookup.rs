@@ -15,7 +15,7 @@ use super::catalog::{KeyBits, Location};
 use super::error::{FindError, Unreadable};
 use super::shared::Shared;
 use crate::disk::{Directory, DiskError, File, PAGE_BYTES, Page};
-use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
+use crate::format::{Address, CompressedItem, Item, RECORD_HEADER_BYTES, Record};
 use crate::log::{Fetch, ReadError};
 
 /// An item that was read from the disk.
@@ -72,6 +72,8 @@ pub struct PageRead {
 /// The result of examining one record.
 enum RecordLookup {
     Own(StoredItem),
+    /// The key's record, with a value that is still compressed, and the number of its dictionary.
+    Compressed(StoredItem, u8),
     /// The record belongs to another key.
     Other,
     /// The record may belong to the key, but cannot be read.
@@ -86,6 +88,9 @@ impl RecordLookup {
     fn of(record: &Record<'_>, key: &[u8]) -> Self {
         match record {
             Record::Item(item) if item.key == key => Self::Own(StoredItem::of(item)),
+            Record::Compressed(CompressedItem { item, dictionary }) if item.key == key => {
+                Self::Compressed(StoredItem::of(item), *dictionary)
+            }
             Record::Lost { key: [], .. } => Self::Unreadable(Unreadable::Lost),
             Record::Lost { key: lost, .. } if *lost == key => Self::Unreadable(Unreadable::Lost),
             _ => Self::Other,
@@ -141,10 +146,13 @@ impl Lookup {
             _ => None,
         };
         loop {
-            let settled = match seen.take() {
+            let settled = match seen.take().map(|seen| self.decompressed(shared, seen)) {
                 Some(seen) => seen,
                 None => match self.candidates.get(self.next) {
-                    Some(location) => self.look(shared, *location),
+                    Some(location) => {
+                        let seen = self.look(shared, *location);
+                        self.decompressed(shared, seen)
+                    }
                     None if self.is_settled(shared) => return self.end(),
                     None => RecordLookup::Moved,
                 },
@@ -187,6 +195,18 @@ impl Lookup {
         let mut now = Vec::new();
         shared.catalog.candidates(self.filed, &mut now);
         now == self.candidates
+    }
+
+    /// Decompresses the value that was found. The caller holds no lock.
+    fn decompressed<F: File>(&self, shared: &Shared<F>, seen: RecordLookup) -> RecordLookup {
+        let RecordLookup::Compressed(item, dictionary) = seen else { return seen };
+        match shared.values.dictionaries().decompress(dictionary, &item.value) {
+            Ok(value) => RecordLookup::Own(StoredItem { value, ..item }),
+            Err(damage) => match shared.extents.address(self.candidates[self.next]) {
+                Some(at) => RecordLookup::Unreadable(Unreadable::Damaged { at, damage }),
+                None => RecordLookup::Moved,
+            },
+        }
     }
 
     fn note<F: File>(&mut self, shared: &Shared<F>, seen: RecordLookup) {

@@ -33,6 +33,7 @@ mod settings;
 mod shared;
 mod space;
 mod statistics;
+mod values;
 mod waiting;
 mod walk;
 
@@ -60,6 +61,7 @@ pub use removal::Removal;
 pub use settings::{Durability, Report, Settings};
 use shared::{Contents, Shared};
 pub use statistics::Statistics;
+use values::Values;
 pub use walk::{Walk, WalkStep, place_of};
 
 /// The circumstances of a change in the caller.
@@ -95,6 +97,8 @@ pub struct StartReport {
     /// True if the disk failed to return the index of the last clean stop. A store then reads its
     /// log; a cache starts empty.
     pub is_index_unread: bool,
+    /// The copies of dictionaries that were damaged, and that the start wrote again.
+    pub dictionary_copies: usize,
     /// The number of flipped bits that the start repaired: in the manifest, in headers, and in void
     /// units, which have no records.
     pub flipped: u64,
@@ -155,6 +159,9 @@ impl<D: Directory + 'static> Store<D> {
             // and a store must read its complete log.
             (settings.before_change)();
         }
+        if settings.compression.is_some() {
+            tier.permit_compression();
+        }
         // Begins a new epoch, so that no later start reads this index.
         tier.begin_anew()?;
         let mut accepted = None;
@@ -184,6 +191,7 @@ impl<D: Directory + 'static> Store<D> {
             items,
             segments: segment_count,
             time,
+            dictionary_copies: tier.damaged_dictionaries().len(),
             accepted: accepted.map(|accepted| accepted.found),
             is_index_unread,
             flipped,
@@ -200,7 +208,8 @@ impl<D: Directory + 'static> Store<D> {
         let mut head = Appender::new(tier.log().seal().clone(), segments, free, delay, !is_cache);
         head.renew_lease(tier.lease(flushing::LEASE)?, flushing::LEASE);
         let log = tier.shared_log();
-        let contents = Contents { catalog, extents };
+        let values = Values::new(settings.compression, &tier, segment_count);
+        let contents = Contents { catalog, extents, values };
         let shared = Shared::new(settings, log, hasher, contents, head, is_cache);
         let shared = Arc::new(shared);
         shared.version_max.store(started.version_max, Relaxed);
@@ -225,13 +234,19 @@ impl<D: Directory + 'static> Store<D> {
         let space = thread::Builder::new().name("larder-space".into());
         let space = space.spawn(move || space::run(&of_space))?;
         store.threads().push(space);
+        if store.shared.values.compression().is_some() {
+            let of_trainer = Arc::clone(&store.shared);
+            let trainer = thread::Builder::new().name("larder-train".into());
+            store.threads().push(trainer.spawn(move || values::training::run(&of_trainer))?);
+        }
         Ok(store)
     }
 
     /// Records the new item of a key. `known` is the result of [`Store::find`] if an earlier
     /// attempt failed with [`Refusal::NeedsDisk`], and otherwise empty.
     ///
-    /// Cost: a copy of the item under the head lock; no I/O.
+    /// Cost: a copy of the item under the head lock; no I/O. With compression also the time to
+    /// compress its value, before the head lock.
     ///
     /// # Errors
     ///
@@ -244,7 +259,8 @@ impl<D: Directory + 'static> Store<D> {
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let filed = shared.filed(item.key);
-        let record = Record::Item(*item);
+        let mut frame = None;
+        let record = shared.values.encode(item, &mut frame, values::VALUE_BYTES_MAX);
         let mut head = shared.head();
         // Rule: DueBeforeRecords
         if shared.is_flush_due(change.now_unix_secs) {
@@ -268,6 +284,7 @@ impl<D: Directory + 'static> Store<D> {
         // Rule: ReserveBeforeSlot
         let place = shared.append(&mut head, &record, Some(filed), Purpose::Item)?;
         shared.file(filed, own, place, &record);
+        shared.values.note_appended(&record, item.value.len());
         shared.note_version(item.version);
         shared.note_seen(filed, place.at);
         Ok(())
@@ -492,8 +509,7 @@ impl<D: Directory + 'static> Store<D> {
 
     fn close(&self) {
         self.shared.is_closing.store(true, Release);
-        self.shared.work.notify_all();
-        self.shared.space.notify_all();
+        self.shared.notify_threads();
     }
 
     fn join(&self) {
@@ -508,8 +524,7 @@ impl<D: Directory + 'static> Store<D> {
 impl<D: Directory> Drop for Store<D> {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Release);
-        self.shared.work.notify_all();
-        self.shared.space.notify_all();
+        self.shared.notify_threads();
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             // A panic was already reported when it happened.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inspect::damage::Damage;
+use crate::compression::Compression;
 
 /// The time between the acknowledgement of a change and its durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct Settings {
     /// If set, a start with a damaged log drops the damaged records and everything that they may
     /// have changed. It calls this with each damaged place.
     pub accept_loss: Option<Report>,
+    /// If set, values are compressed. Compressed values are always readable.
+    pub compression: Option<Compression>,
 }
 
 impl fmt::Debug for Settings {

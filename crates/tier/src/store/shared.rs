@@ -16,6 +16,7 @@ use crate::format::{Address, KeyHasher, Record, SEGMENT_BYTES};
 use crate::log::Log;
 use crate::recovery::Place;
 use crate::store::error::Refusal;
+use crate::store::values::Values;
 
 /// The limit of live records in percent of the log's size. Above it, reclaim would copy too much.
 const LIVE_MAX_PERCENT: u64 = 80;
@@ -79,13 +80,16 @@ pub(super) struct Shared<F> {
     wakes: Mutex<Vec<Wake>>,
     /// The removals in progress.
     pub(super) removals: Mutex<Vec<Weak<Removal>>>,
+    pub(super) values: Values,
     pub(super) counts: Counts,
 }
 
-/// The items of a log: the catalog of their locations, and the extents that contain them.
+/// The items of a log: the catalog of their locations, the extents that contain them, and the
+/// dictionaries of their values.
 pub(super) struct Contents {
     pub(super) catalog: Catalog,
     pub(super) extents: Extents,
+    pub(super) values: Values,
 }
 
 /// Counters since the start.
@@ -124,7 +128,7 @@ impl<F> Shared<F> {
         head: Appender,
         is_cache: bool,
     ) -> Self {
-        let Contents { catalog, extents } = contents;
+        let Contents { catalog, extents, values } = contents;
         let words = if settings.durability == Durability::Sync { SEEN_WORDS } else { 0 };
         let due = head.delay().map_or(0, |delay| delay.due_unix_secs);
         Self {
@@ -156,6 +160,7 @@ impl<F> Shared<F> {
             lives: LifeLimit::default(),
             wakes: Mutex::default(),
             removals: Mutex::default(),
+            values,
             counts: Counts::default(),
         }
     }
@@ -409,8 +414,14 @@ impl<F> Shared<F> {
         self.head().fail(&reason.to_string());
         self.has_failed.store(true, Release);
         self.report_progress();
+        self.notify_threads();
+    }
+
+    /// Wakes the threads of the store.
+    pub(super) fn notify_threads(&self) {
         self.work.notify_all();
         self.space.notify_all();
+        self.values.due.notify_all();
     }
 
     pub(super) fn is_over(&self) -> bool {

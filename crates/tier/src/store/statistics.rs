@@ -59,6 +59,14 @@ pub struct Statistics {
     pub kept_items: u64,
     /// The number of items of a cache that memory evicted and the log had no space for.
     pub dropped_items: u64,
+    /// The number of values that were compressed.
+    pub compressed_items: u64,
+    /// The length of these values before compression, in bytes.
+    pub compressed_from_bytes: u64,
+    /// Their length after compression, in bytes.
+    pub compressed_to_bytes: u64,
+    /// The number of the newest dictionary; 0: the directory has no dictionary.
+    pub dictionary: u64,
     /// True if the log has failed.
     pub has_failed: bool,
 }
@@ -95,6 +103,10 @@ pub(super) fn of<F>(shared: &Shared<F>) -> Statistics {
         retried_reads: counts.retried_reads.load(Relaxed),
         kept_items: counts.kept_items.load(Relaxed),
         dropped_items: counts.dropped_items.load(Relaxed),
+        compressed_items: shared.values.counts.items.load(Relaxed),
+        compressed_from_bytes: shared.values.counts.from_bytes.load(Relaxed),
+        compressed_to_bytes: shared.values.counts.to_bytes.load(Relaxed),
+        dictionary: shared.values.newest().into(),
         has_failed: shared.has_failed.load(Relaxed),
     }
 }

@@ -18,7 +18,7 @@ use super::catalog::{KeyBits, PLACES};
 use super::lookup::PageRead;
 use super::shared::Shared;
 use crate::disk::{Directory, DiskError, File, Page, zeroed_pages};
-use crate::format::{Address, Item, RECORD_HEADER_BYTES, Record};
+use crate::format::{Address, CompressedItem, Item, RECORD_HEADER_BYTES, Record};
 use crate::log::{Extent, Fetch};
 
 /// A walk over the items of a store; see [`Store::walk`](super::Store::walk).
@@ -110,14 +110,30 @@ struct CopiedItem {
     stale: bool,
     token_sent: bool,
     number: bool,
+    /// The number of the dictionary of a value that is still compressed.
+    dictionary: Option<u8>,
 }
 
 impl CopiedItem {
     fn of(record: &Record<'_>) -> Option<Self> {
-        let Record::Item(item) = record else { return None };
+        let (item, dictionary) = match record {
+            Record::Item(item) => (item, None),
+            Record::Compressed(CompressedItem { item, dictionary }) => (item, Some(*dictionary)),
+            _ => return None,
+        };
         let Item { flags, version, deadline_unix_secs, stale, token_sent, number, .. } = *item;
         let (key, value) = (item.key.to_vec(), item.value.to_vec());
-        Some(Self { key, value, flags, version, deadline_unix_secs, stale, token_sent, number })
+        Some(Self {
+            key,
+            value,
+            flags,
+            version,
+            deadline_unix_secs,
+            stale,
+            token_sent,
+            number,
+            dictionary,
+        })
     }
 
     fn item(&self) -> Item<'_> {
@@ -230,7 +246,13 @@ impl Walk {
         for (location, at) in found {
             let pending = || shared.head().pending(at, CopiedItem::of).flatten();
             match (!shared.is_synced(at)).then(pending).flatten() {
-                Some(copied) => self.show(shared, &copied.item(), show),
+                Some(copied) => match copied.dictionary {
+                    Some(dictionary) => {
+                        let item = copied.item();
+                        self.show_compressed(shared, &CompressedItem { item, dictionary }, show);
+                    }
+                    None => self.show(shared, &copied.item(), show),
+                },
                 None => self.plan(shared, location.extent(), at),
             }
         }
@@ -287,6 +309,9 @@ impl Walk {
             }
             match shared.log.record(&fetch, pages) {
                 Ok(Record::Item(item)) => self.show(shared, &item, show),
+                Ok(Record::Compressed(compressed)) => {
+                    self.show_compressed(shared, &compressed, show);
+                }
                 // The catalog contains only items and lost items.
                 Ok(record) => {
                     self.unreadable += 1;
@@ -299,6 +324,23 @@ impl Walk {
                     let key = shared.key_of_damaged(&fetch, pages);
                     self.unreadable_keys.extend(key.map(Box::from));
                 }
+            }
+        }
+    }
+
+    fn show_compressed<F>(
+        &mut self,
+        shared: &Shared<F>,
+        compressed: &CompressedItem<'_>,
+        show: Show<'_>,
+    ) {
+        match shared.values.dictionaries().value_of(compressed) {
+            Ok(value) => {
+                self.show(shared, &Item { value: &value, ..compressed.item }, show);
+            }
+            Err(_) => {
+                self.unreadable += 1;
+                self.unreadable_keys.push(compressed.item.key.into());
             }
         }
     }

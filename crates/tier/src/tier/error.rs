@@ -97,6 +97,21 @@ pub enum OpenError {
         /// The smallest size.
         min_bytes: u64,
     },
+    /// Both copies of a dictionary are damaged.
+    #[error(
+        "dictionary {number} in {path} is lost, and with it the values that it compresses: \
+         {reason}. Restore DICTIONARY.{number} or DICTIONARY.{number}.copy from a backup, or save \
+         the other items with larder export {path} FILE --past-damage readable, and import them \
+         into a new directory"
+    )]
+    Dictionary {
+        /// The directory.
+        path: String,
+        /// The number of the dictionary.
+        number: u8,
+        /// What is wrong with one of its copies.
+        reason: String,
+    },
     /// The directory was started 2³² times without the memory of the previous process, or its log
     /// has reached 2⁶⁷ bytes.
     #[error(

@@ -5,10 +5,12 @@
 //! segment number that the log may use. A lease is durable before its numbers are used, so no
 //! number is used twice, even after a crash.
 
+mod dictionaries;
 mod error;
 
 use std::sync::Arc;
 
+use crate::compression::{Dictionaries, DictionaryDamage};
 use crate::disk::{Directory, DiskError, File};
 use crate::format::{Address, Manifest, Mode, SEGMENT_BYTES, Seal, SegmentNumber, Uuid};
 use crate::log::{self, Log};
@@ -91,6 +93,9 @@ pub struct Tier<D: Directory> {
     /// True if the manifest file has a flipped bit. The next start or stop rewrites the file.
     is_manifest_flipped: bool,
     log: Arc<Log<D::File>>,
+    dictionaries: Arc<Dictionaries>,
+    /// The copies of dictionaries that were damaged when the directory was opened.
+    damaged: Vec<DictionaryDamage>,
     _lock: D::Lock,
 }
 
@@ -121,7 +126,19 @@ impl<D: Directory> Tier<D> {
             None => Self::made(&directory, wanted.mode, extents, entropy, now_unix_secs)?,
         };
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), manifest.extents));
-        Ok(Self { directory, manifest, is_manifest_flipped, log, _lock: lock })
+        let (dictionaries, damaged) = Self::read_dictionaries(&directory, &manifest)?;
+        let dictionaries = Arc::new(dictionaries);
+        let tier = Self {
+            directory,
+            manifest,
+            is_manifest_flipped,
+            log,
+            dictionaries,
+            damaged,
+            _lock: lock,
+        };
+        tier.mend_dictionaries()?;
+        Ok(tier)
     }
 
     /// Checks whether a directory that another process uses could be opened with these settings.
@@ -138,6 +155,7 @@ impl<D: Directory> Tier<D> {
         if manifest.epoch != EPOCH_MADE {
             Self::log_of(directory, &manifest)?;
         }
+        Self::read_dictionaries(directory, &manifest)?;
         let free_bytes = directory.space()?.free_bytes;
         if free_bytes < MANIFEST_SPACE_BYTES && directory.open(MANIFEST_NEW)?.is_none() {
             return Err(OpenError::NoSpace { path: path(directory), free_bytes });
@@ -162,7 +180,18 @@ impl<D: Directory> Tier<D> {
         let whole = file.len()?.div_ceil(SEGMENT_BYTES as u64);
         let extents = manifest.extents.min(u32::try_from(whole).unwrap_or(u32::MAX));
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), extents));
-        Ok(Self { directory, manifest, is_manifest_flipped, log, _lock: lock })
+        let count = manifest.dictionaries.unwrap_or(0);
+        let (dictionaries, damaged) = Dictionaries::read(&directory, manifest.uuid, count);
+        let dictionaries = Arc::new(dictionaries);
+        Ok(Self {
+            directory,
+            manifest,
+            is_manifest_flipped,
+            log,
+            dictionaries,
+            damaged,
+            _lock: lock,
+        })
     }
 
     /// Reads the manifest. The returned bool is true if one of its bits was flipped.
@@ -228,6 +257,7 @@ impl<D: Directory> Tier<D> {
             hash_key: entropy.hash_key,
             made_unix_secs: now_unix_secs,
             ahead_secs: 0,
+            dictionaries: None,
         };
         directory.replace_small(MANIFEST, &manifest.encode())?;
         let file = Self::file_of(directory, u64::from(extents) * SEGMENT_BYTES as u64)?;

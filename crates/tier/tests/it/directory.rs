@@ -172,7 +172,7 @@ fn a_manifest_of_a_newer_release_is_refused() {
     bytes[8] = 6;
     disk.open().replace_small("MANIFEST", &bytes).unwrap();
     let refused = open(&disk).unwrap_err();
-    assert!(refused.to_string().contains("has format 6, this release reads formats up to 1"));
+    assert!(refused.to_string().contains("has format 6, this release reads formats up to 2"));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::{env, fs};
 
 use larder_tier::disk::PAGE_BYTES;
 use larder_tier::format::{
-    Address, Delay, HeaderFault, Item, Manifest, ManifestError, Mode, RECORD_HEADER_BYTES, Record,
-    RecordFault, SEGMENT_BYTES, SEGMENT_PAGES, Seal, SegmentHeader, SegmentNumber, Unit, UnitFault,
-    UnitWriter, Uuid, VALUE_BYTES_MAX,
+    Address, CompressedItem, Delay, DictionaryFault, DictionaryFile, HeaderFault, Item, Manifest,
+    ManifestError, Mode, RECORD_HEADER_BYTES, Record, RecordFault, SEGMENT_BYTES, SEGMENT_PAGES,
+    Seal, SegmentHeader, SegmentNumber, Unit, UnitFault, UnitWriter, Uuid, VALUE_BYTES_MAX,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,7 +48,16 @@ fn manifest() -> Manifest {
         hash_key: *b"a key for a hash",
         made_unix_secs: 1_790_000_000,
         ahead_secs: 0,
+        dictionaries: None,
     }
+}
+
+fn compressed_manifest() -> Manifest {
+    Manifest { dictionaries: Some(3), ..manifest() }
+}
+
+fn dictionary() -> DictionaryFile {
+    DictionaryFile { uuid: UUID, number: 3, dictionary: b"not a dictionary of zstd".repeat(3) }
 }
 
 /// Returns a segment with a header, and one unit with these records on page 1.
@@ -97,10 +106,16 @@ fn numbers_end_where_addresses_do() {
     assert_eq!(last.further(u64::MAX), None, "a count that is too large does not wrap");
 }
 
+fn compressed(dictionary: u8) -> Record<'static> {
+    Record::Compressed(CompressedItem { item: item(b"key", b"a frame"), dictionary })
+}
+
 #[test]
 fn records_of_every_kind_are_read_as_they_were_written() {
     let records = [
         Record::Item(item(b"k", b"value")),
+        compressed(3),
+        compressed(0),
         Record::Item(Item { deadline_unix_secs: None, number: true, ..item(&[0, 255], b"") }),
         Record::Tombstone { key: &[b'k'; 250] },
         Record::Void { bytes: RECORD_HEADER_BYTES + 64 },
@@ -194,16 +209,28 @@ fn a_flipped_bit_in_a_manifest_is_recognised() {
         let ahead = Manifest { ahead_secs, ..manifest() };
         assert_eq!(Manifest::decode(&ahead.encode()), Ok(ahead));
     }
-    with_each_bit_flipped(&bytes, |bit, damaged| {
-        assert!(Manifest::decode(damaged).is_err(), "bit {bit} of the manifest");
-    });
+    for manifest in [manifest(), compressed_manifest()] {
+        with_each_bit_flipped(&manifest.encode(), |bit, damaged| {
+            assert!(Manifest::decode(damaged).is_err(), "bit {bit} of the manifest");
+            assert_eq!(Manifest::decode_flipped(damaged).as_ref(), Some(&manifest), "bit {bit}");
+        });
+    }
+    for dictionaries in [None, Some(0), Some(255)] {
+        let counted = Manifest { dictionaries, ..manifest() };
+        assert_eq!(Manifest::decode(&counted.encode()), Ok(counted));
+    }
 }
 
 #[test]
 fn a_manifest_that_does_not_fit_says_why() {
     let mut newer = manifest().encode();
-    newer[8] = 2;
-    assert_eq!(Manifest::decode(&newer), Err(ManifestError::Newer { found: 2 }));
+    newer[8] = 3;
+    assert_eq!(Manifest::decode(&newer), Err(ManifestError::Newer { found: 3 }));
+    let mut longer = manifest().encode();
+    longer[8] = 2;
+    let checksum = crc32fast::hash(&longer[..104]);
+    longer[104..].copy_from_slice(&checksum.to_le_bytes());
+    assert!(matches!(Manifest::decode(&longer), Err(ManifestError::Senseless(_))), "version 2");
     let mut none = manifest().encode();
     none[8] = 0;
     let checksum = crc32fast::hash(&none[..104]);
@@ -243,6 +270,33 @@ fn the_bytes_of_version_1_are_these() {
     is_as_before("segment_header", &bytes[..64]);
     is_as_before("unit", &bytes[PAGE_BYTES..PAGE_BYTES + 128]);
     is_as_before("manifest", &manifest().encode());
+}
+
+/// Same as above, for the bytes of version 2 that version 1 does not have.
+#[test]
+fn the_bytes_of_version_2_are_these() {
+    let bytes = segment(&[compressed(3)]);
+    is_as_before("compressed_unit", &bytes[PAGE_BYTES..PAGE_BYTES + 128]);
+    is_as_before("compressed_manifest", &compressed_manifest().encode());
+    is_as_before("dictionary", &dictionary().encode());
+}
+
+#[test]
+fn a_flipped_bit_in_a_dictionary_is_recognised() {
+    let bytes = dictionary().encode();
+    assert_eq!(DictionaryFile::decode(UUID, 3, &bytes), Ok(dictionary()));
+    assert_eq!(DictionaryFile::decode(UUID, 4, &bytes), Err(DictionaryFault::Foreign));
+    assert_eq!(DictionaryFile::decode(Uuid([9; 16]), 3, &bytes), Err(DictionaryFault::Foreign));
+    with_each_bit_flipped(&bytes, |bit, damaged| {
+        let decoded = DictionaryFile::decode(UUID, 3, damaged);
+        assert_eq!(decoded, Err(DictionaryFault::Damaged), "bit {bit}");
+        let mended = DictionaryFile::decode_flipped(UUID, 3, damaged);
+        assert_eq!(mended, Some(dictionary()), "bit {bit}");
+    });
+    for len in 0..bytes.len() {
+        let cut = DictionaryFile::decode(UUID, 3, &bytes[..len]);
+        assert_eq!(cut, Err(DictionaryFault::Damaged), "{len} bytes");
+    }
 }
 
 fn is_as_before(name: &str, bytes: &[u8]) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod cache;
+mod compression;
 mod crashes;
 mod directory;
 mod disk;

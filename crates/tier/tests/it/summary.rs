@@ -2,9 +2,9 @@
 //! is detected before its entries are read.
 
 use larder_tier::format::{
-    Address, Item, KeyHash, KeyHasher, Record, SEGMENT_BYTES, SEGMENT_PAGES, SUMMARY_ENTRY_BYTES,
-    Seal, SegmentNumber, Summary, SummaryEntry, SummaryFault, SummaryKind, SummaryWriter, Unit,
-    UnitFault, UnitWriter, Uuid,
+    Address, CompressedItem, Item, KeyHash, KeyHasher, Record, SEGMENT_BYTES, SEGMENT_PAGES,
+    SUMMARY_ENTRY_BYTES, Seal, SegmentNumber, Summary, SummaryEntry, SummaryFault, SummaryKind,
+    SummaryWriter, Unit, UnitFault, UnitWriter, Uuid,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn hash(key: &[u8]) -> KeyHash {
 /// Returns the expected entry of a record.
 fn expected(at: Address, record: &Record<'_>) -> Option<SummaryEntry> {
     let what = match record {
-        Record::Item(item) => {
+        Record::Item(item) | Record::Compressed(CompressedItem { item, .. }) => {
             SummaryKind::Item { key: hash(item.key), deadline_unix_secs: item.deadline_unix_secs }
         }
         Record::Tombstone { key } => SummaryKind::Tombstone { key: hash(key) },

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::PAGE_BYTES;
-use crate::format::{Item, KeyHasher, Record};
+use crate::format::{CompressedItem, Item, KeyHasher, Record};
 use crate::log::Extent;
 use table::{Entry, TAG_BITS, Table};
 
@@ -68,6 +68,7 @@ impl KeyBits {
         match *record {
             Record::Lost { place, key: [] } => Some(Self::of_place(place)),
             Record::Item(Item { key, .. })
+            | Record::Compressed(CompressedItem { item: Item { key, .. }, .. })
             | Record::Tombstone { key }
             | Record::Lost { key, .. } => Some(Self::of(hasher.identity(key))),
             Record::Flush | Record::Delay { .. } | Record::Void { .. } => None,

@@ -11,6 +11,7 @@ use super::appender::Job;
 use super::rebuild::snapshot;
 use super::settings::Durability;
 use super::shared::Shared;
+use super::values::training;
 use crate::disk::{Directory, DiskError, PAGE_BYTES};
 use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;
@@ -35,6 +36,7 @@ fn work<D: Directory>(
 ) -> Result<(), FlushError> {
     let mut groups = Groups::default();
     while let Some(jobs) = next(shared, &mut groups) {
+        training::install(shared, flusher)?;
         if jobs.is_empty() {
             continue;
         }
@@ -62,6 +64,7 @@ fn work<D: Directory>(
         let summary_bytes = flusher.write_summaries(shared.now())? * PAGE_BYTES;
         shared.counts.written_bytes.fetch_add(summary_bytes as u64, Relaxed);
         renew_lease(shared, flusher)?;
+        training::note_synced(shared);
     }
     if shared.has_failed.load(Acquire) {
         return Ok(());
@@ -116,7 +119,7 @@ fn next<F>(shared: &Shared<F>, groups: &mut Groups) -> Option<VecDeque<Job>> {
         if is_due || shared.is_urgent.swap(false, Acquire) {
             head.seal_unit(shared.synced(), shared.now());
         }
-        if head.has_jobs() || left.is_zero() {
+        if head.has_jobs() || left.is_zero() || shared.values.is_trained() {
             groups.note_sealed(head.appended());
             return Some(head.take_jobs());
         }

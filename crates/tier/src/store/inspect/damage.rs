@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::compression::DictionaryDamage;
 use crate::format::{Address, RECORD_HEADER_BYTES, SegmentNumber};
 use crate::log::Extent;
 
@@ -23,6 +24,8 @@ pub struct Damage {
 pub enum DamageKind {
     /// A bit of the manifest was flipped.
     Manifest,
+    /// A copy of a dictionary is damaged.
+    Dictionary(DictionaryDamage),
     /// A bit of a header was flipped.
     HeaderBit,
     /// The header of an extent without records is damaged.
@@ -69,6 +72,14 @@ impl fmt::Display for Damage {
         }
         match &self.wrong {
             DamageKind::Manifest => write!(f, "MANIFEST: one bit is flipped")?,
+            DamageKind::Dictionary(damage) if damage.is_lost => {
+                return write!(
+                    f,
+                    "{damage}; values that dictionary {} compresses are lost",
+                    damage.number
+                );
+            }
+            DamageKind::Dictionary(damage) => write!(f, "{damage}")?,
             DamageKind::HeaderBit => write!(f, "one bit of the header is flipped")?,
             DamageKind::HeaderOfNothing => {
                 write!(f, "the header is damaged; the extent is empty")?;

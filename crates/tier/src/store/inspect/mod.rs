@@ -7,8 +7,11 @@ pub(super) mod segments;
 
 use zerocopy::IntoBytes;
 
+use crate::compression::Dictionaries;
 use crate::disk::{Directory, Page, zeroed_pages};
-use crate::format::{Address, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit};
+use crate::format::{
+    Address, CompressedItem, Item, KeyHasher, Mode, Record, SEGMENT_PAGES, SegmentNumber, Unit,
+};
 use crate::log::Extent;
 use crate::recovery::{Place, RecoveredLog, RecoveryError, Visitor, examine};
 use crate::store::catalog::{Catalog, DraftCatalog, KeyBits, Location};
@@ -53,6 +56,10 @@ pub fn inspect<D: Directory>(
     progress: &mut dyn FnMut(usize, usize),
     show: &mut dyn FnMut(&Item<'_>) -> bool,
 ) -> Result<Findings, RecoveryError> {
+    if let Some(lost) = tier.damaged_dictionaries().iter().find(|damage| damage.is_lost) {
+        let (number, reason) = (lost.number, lost.to_string());
+        return Err(RecoveryError::Dictionary { number, reason });
+    }
     let mut findings = match tier.manifest().mode {
         Mode::Store => inspect_store(tier, now_unix_secs, progress, show)?,
         Mode::Cache => inspect_cache(tier, now_unix_secs, progress, show)?,
@@ -106,14 +113,16 @@ fn inspect_store<D: Directory>(
     let mut shower = Shower {
         is_current: |filed, location| draft.has(filed, location),
         hasher: &hasher,
+        dictionaries: tier.dictionaries(),
         now_unix_secs,
         findings,
         show,
         progress,
         is_over: false,
+        fault: None,
     };
     examine(tier, &mut shower)?;
-    Ok(shower.findings)
+    shower.end()
 }
 
 fn inspect_cache<D: Directory>(
@@ -136,11 +145,13 @@ fn inspect_cache<D: Directory>(
     let mut shower = Shower {
         is_current,
         hasher: &hasher,
+        dictionaries: tier.dictionaries(),
         now_unix_secs,
         findings,
         show,
         progress,
         is_over: false,
+        fault: None,
     };
     let mut pages = zeroed_pages(SEGMENT_PAGES);
     let total = segments.len();
@@ -150,22 +161,45 @@ fn inspect_cache<D: Directory>(
         shower.segment(tier, extent, number, &pages)?;
     }
     shower.progress(total, total);
-    Ok(shower.findings)
+    shower.end()
 }
 
 /// Calls `show` with the current items of a log.
 struct Shower<'a, C> {
     is_current: C,
     hasher: &'a KeyHasher,
+    dictionaries: &'a Dictionaries,
     now_unix_secs: u64,
     findings: Findings,
     show: &'a mut dyn FnMut(&Item<'_>) -> bool,
     progress: &'a mut dyn FnMut(usize, usize),
-    /// True once `show` has returned false.
+    /// True once `show` has returned false, or a value was invalid.
     is_over: bool,
+    /// The first invalid value.
+    fault: Option<RecoveryError>,
 }
 
 impl<C: Fn(KeyBits, Location) -> bool> Shower<'_, C> {
+    fn end(self) -> Result<Findings, RecoveryError> {
+        match self.fault {
+            Some(fault) => Err(fault),
+            None => Ok(self.findings),
+        }
+    }
+
+    /// Shows an item with a compressed value.
+    fn show_compressed(&mut self, at: Address, compressed: &CompressedItem<'_>) {
+        match self.dictionaries.value_of(compressed) {
+            Ok(value) => {
+                self.is_over = !(self.show)(&Item { value: &value, ..compressed.item });
+            }
+            Err(damage) => {
+                self.is_over = true;
+                self.fault = Some(RecoveryError::Value { at, damage });
+            }
+        }
+    }
+
     /// Processes the records of a segment of a cache.
     fn segment<D: Directory>(
         &mut self,
@@ -204,7 +238,7 @@ impl<C: Fn(KeyBits, Location) -> bool> Visitor for Shower<'_, C> {
             self.findings.dead += 1;
             return;
         }
-        let Record::Item(item) = record else {
+        let (Record::Item(item) | Record::Compressed(CompressedItem { item, .. })) = record else {
             self.findings.lost += 1;
             return;
         };
@@ -212,7 +246,10 @@ impl<C: Fn(KeyBits, Location) -> bool> Visitor for Shower<'_, C> {
         self.findings.bytes += record.bytes() as u64;
         let is_expired = item.deadline_unix_secs.is_some_and(|at| at <= self.now_unix_secs);
         if !self.is_over && !is_expired {
-            self.is_over = !(self.show)(item);
+            match record {
+                Record::Compressed(compressed) => self.show_compressed(place.at, compressed),
+                _ => self.is_over = !(self.show)(item),
+            }
         }
     }
 

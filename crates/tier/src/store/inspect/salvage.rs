@@ -15,8 +15,8 @@ use super::damage::{Damage, DamageKind};
 use super::segments::Segment;
 use crate::disk::{Directory, DiskError, PAGE_BYTES, Page, zeroed_pages};
 use crate::format::{
-    Address, Delay, Item, KeyHasher, Mode, RECORD_HEADER_BYTES, Record, SEGMENT_BYTES,
-    SEGMENT_PAGES, SegmentNumber, UNIT_HEADER_BYTES, Unit,
+    Address, CompressedItem, Delay, Item, KeyHasher, Mode, RECORD_HEADER_BYTES, Record,
+    SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, UNIT_HEADER_BYTES, Unit,
 };
 use crate::log::Extent;
 use crate::store::catalog::{DraftCatalog, KeyBits, Location};
@@ -43,7 +43,8 @@ pub struct SalvageReport {
     pub lost_bytes: u64,
     /// The number of items that may be out of date.
     pub doubtful: u64,
-    /// The number of keys whose newest record is damaged. Their older records are not shown.
+    /// The number of keys whose newest record or its dictionary is damaged. Their older records
+    /// are not shown.
     pub withheld: u64,
 }
 
@@ -91,6 +92,11 @@ pub fn salvage<D: Directory>(
     if tier.is_manifest_flipped() {
         found.damages += 1;
         report(&Damage { extent: None, at: None, bytes: 0, wrong: DamageKind::Manifest });
+    }
+    for damaged in tier.damaged_dictionaries() {
+        found.damages += 1;
+        let wrong = DamageKind::Dictionary(damaged.clone());
+        report(&Damage { extent: None, at: None, bytes: 0, wrong });
     }
     match tier.manifest().mode {
         Mode::Store => reader.store(now_unix_secs, progress, report, show, &mut found),
@@ -286,6 +292,19 @@ impl<'a, D: Directory> Reader<'a, D> {
                     show(item, found);
                 }
             }
+            Record::Compressed(compressed) if is_current => {
+                // Readers ignore a record that is valid except for its value.
+                let Ok(value) = self.tier.dictionaries().value_of(compressed) else {
+                    found.withheld += 1;
+                    return;
+                };
+                let item = Item { value: &value, ..compressed.item };
+                found.findings.items += 1;
+                found.findings.bytes += record.bytes() as u64;
+                if item.deadline_unix_secs.is_none_or(|deadline| deadline > now_unix_secs) {
+                    show(&item, found);
+                }
+            }
             Record::Lost { .. } if is_current => found.findings.lost += 1,
             _ => found.findings.dead += 1,
         }
@@ -425,8 +444,11 @@ impl<'a, D: Directory> Reader<'a, D> {
                     continue;
                 }
                 Some(Err(_)) if is_expected => {
-                    if let Some(Record::Item(Item { key, .. }) | Record::Tombstone { key }) =
-                        decoded
+                    if let Some(
+                        Record::Item(Item { key, .. })
+                        | Record::Compressed(CompressedItem { item: Item { key, .. }, .. })
+                        | Record::Tombstone { key },
+                    ) = decoded
                     {
                         show(Seen::Broken(key));
                     }
@@ -481,8 +503,14 @@ fn gap(bytes: &[u8], number: SegmentNumber, start: usize, between: Range<usize>)
 impl Newest {
     fn note(&mut self, hasher: &KeyHasher, segment: &Segment, seen: &Seen<'_>) {
         match seen {
-            Seen::Record(at, record @ (Record::Item(_) | Record::Lost { .. })) => {
-                if let Record::Item(Item { key, .. }) | Record::Lost { key, .. } = record {
+            Seen::Record(
+                at,
+                record @ (Record::Item(_) | Record::Compressed(_) | Record::Lost { .. }),
+            ) => {
+                if let Record::Item(Item { key, .. })
+                | Record::Compressed(CompressedItem { item: Item { key, .. }, .. })
+                | Record::Lost { key, .. } = record
+                {
                     self.withheld.remove(&hasher.identity(key));
                 }
                 let location = Location::new(segment.extent, at.offset());

@@ -79,7 +79,7 @@ pub(super) fn copy<F: File>(
         let at = Address::new(number, location.offset());
         let bytes = &bytes[location.offset()..];
         let record = match Record::read(shared.log.seal(), at, bytes) {
-            Ok(record @ (Record::Item(_) | Record::Lost { .. })) => record,
+            Ok(record @ (Record::Item(_) | Record::Compressed(_) | Record::Lost { .. })) => record,
             _ => Record::Lost { place: filed.place(), key: key_of_damaged(shared, filed, bytes) },
         };
         super::copy(shared, Place { extent, at }, filed, &record)

@@ -12,13 +12,16 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 use crate::disk::{File, PAGE_BYTES, Page, zeroed_pages};
-use crate::format::{Address, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit};
+use crate::format::{
+    Address, CompressedItem, Item, Record, SEGMENT_BYTES, SEGMENT_PAGES, SegmentNumber, Unit,
+};
 use crate::log::Extent;
 use crate::recovery::Place;
 use crate::store::appender::Purpose;
 use crate::store::catalog::{KeyBits, Location};
 use crate::store::error::Refusal;
 use crate::store::shared::Shared;
+use crate::store::values::Buffers;
 
 /// How long the thread sleeps when it has nothing to do.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -182,7 +185,7 @@ fn drop_all<F: File>(
 
 /// How a walk over the records of a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Walk {
+pub(super) enum Walk {
     Done,
     /// The visitor stopped it.
     Ended,
@@ -191,7 +194,7 @@ enum Walk {
 }
 
 /// Calls `show` with the records of a segment that the catalog may point to: items and lost items.
-fn records<F: File>(
+pub(super) fn records<F: File>(
     shared: &Shared<F>,
     number: SegmentNumber,
     segment: &[Page],
@@ -239,6 +242,8 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: KeyBits, record: &Recor
     if !shared.catalog.has(filed, location) {
         return true;
     }
+    let mut buffers = Buffers::default();
+    let (record, value_bytes) = &shared.values.encode_again(record, &mut buffers);
     let mut head = shared.head();
     loop {
         // The record is evaluated under the lock that orders all changes and that also covers the
@@ -263,8 +268,14 @@ fn copy<F: File>(shared: &Shared<F>, from: Place, filed: KeyBits, record: &Recor
         match appended {
             Ok(to) => {
                 shared.file(filed, Some(location), to, record);
-                if let Record::Item(Item { key, .. }) | Record::Lost { key, .. } = record {
+                if let Record::Item(Item { key, .. })
+                | Record::Compressed(CompressedItem { item: Item { key, .. }, .. })
+                | Record::Lost { key, .. } = record
+                {
                     shared.note_copy(key, from.at, to.at);
+                }
+                if let Some(value_bytes) = value_bytes {
+                    shared.values.note_appended(record, *value_bytes);
                 }
                 shared.counts.copied_items.fetch_add(1, Relaxed);
                 return true;

@@ -37,6 +37,7 @@ fn start_with(disk: &SimulatedDisk, catalog_bytes_max: u64) -> (TestStore, Start
         wall: Arc::new(|| NOW),
         before_change: Arc::new(|| ()),
         accept_loss: None,
+        compression: None,
     };
     Store::start(tier, settings, &mut |_, _| ()).unwrap()
 }

@@ -50,6 +50,7 @@ impl Visitor for Index {
             }
             Record::Tombstone { key } => drop(self.live.remove(&key[0])),
             Record::Flush => self.live.clear(),
+            Record::Compressed(_) => panic!("nothing is compressed"),
             Record::Delay { .. } | Record::Lost { .. } | Record::Void { .. } => {}
         }
     }

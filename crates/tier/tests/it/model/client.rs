@@ -1,7 +1,7 @@
 //! The operations of clients, split into steps between which other actors may run.
 
 use super::address::Address;
-use super::disk::{Record, Value};
+use super::disk::{Dictionary, Record, Value};
 use super::region::{Slot, State};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
@@ -59,9 +59,9 @@ impl Op {
         }
     }
 
-    fn record(self) -> Record {
+    fn record(self, dictionary: Dictionary) -> Record {
         match self.change() {
-            Change::Set(key, value) => Record::Item { key, value },
+            Change::Set(key, value) => Record::Item { key, value, dictionary },
             Change::Delete(key) => Record::Tombstone { key },
             Change::Flush => Record::Flush,
             Change::Delay => Record::Delay,
@@ -277,7 +277,7 @@ impl Turn<'_> {
             return self.goto(world, "finds the segment recycled, begins again", At::Start);
         }
         let found = match record {
-            Some(Record::Item { key: of, value }) if of == key => Some(value),
+            Some(Record::Item { key: of, value, .. }) if of == key => Some(value),
             _ => None,
         };
         let found = found.filter(|value| !(value.expires && world.struck));
@@ -358,7 +358,8 @@ impl Turn<'_> {
             world.spec.publish_unlogged(self.op.change());
             return self.goto(world, "stores the slot too early", At::Locked);
         }
-        let at = world.region().reserve(self.op.record(), State::Reserved);
+        let record = self.op.record(world.region().dictionary);
+        let at = world.region().reserve(record, State::Reserved);
         world.region().logged[usize::from(key)] = at;
         world.spec.reserve(at, self.op.change());
         self.goto(world, "reserves room", At::Reserved(at))

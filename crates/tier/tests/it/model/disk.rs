@@ -12,11 +12,20 @@ pub(crate) struct Value {
     pub(crate) expires: bool,
 }
 
+/// A dictionary: its number, and its content, which identifies the training. 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Dictionary {
+    pub(crate) number: u8,
+    pub(crate) content: u8,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Record {
     Item {
         key: u8,
         value: Value,
+        /// The dictionary that compresses the value.
+        dictionary: Dictionary,
     },
     Tombstone {
         key: u8,
@@ -96,6 +105,15 @@ pub(crate) struct Manifest {
     pub(crate) lease: Number,
     /// Everything below this address was durable at a stop or a start.
     pub(crate) durable: Address,
+    /// The number of dictionaries that records may name.
+    pub(crate) dictionaries: u8,
+}
+
+/// The file of a dictionary: the contents in the kernel's cache and on the platter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct DictionaryFile {
+    cache: u8,
+    platter: u8,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -106,7 +124,14 @@ pub(crate) struct Disk {
     pages: Vec<Page>,
     manifest: Manifest,
     durable_manifest: Manifest,
+    /// The files of the dictionaries, from number 1 on.
+    dictionaries: [DictionaryFile; DICTIONARIES],
+    /// The number of dictionaries that were trained.
+    trained: u8,
 }
+
+/// The maximum number of trainings in a scenario.
+const DICTIONARIES: usize = 2;
 
 impl Disk {
     pub(crate) fn new(extents: u8, units: u8) -> Self {
@@ -116,7 +141,44 @@ impl Disk {
             pages: vec![Page::default(); pages],
             manifest: Manifest::default(),
             durable_manifest: Manifest::default(),
+            dictionaries: Default::default(),
+            trained: 0,
         }
+    }
+
+    /// Returns the dictionary with a number; its content is 0 if it has no file.
+    pub(crate) fn dictionary(&self, number: u8) -> Dictionary {
+        let at = usize::from(number).checked_sub(1);
+        let file = at.map_or_else(DictionaryFile::default, |at| self.dictionaries[at]);
+        Dictionary { number, content: file.cache }
+    }
+
+    /// Writes the file of a newly trained dictionary.
+    pub(crate) fn write_dictionary(&mut self, number: u8, durable: bool) -> Dictionary {
+        self.trained += 1;
+        let file = &mut self.dictionaries[usize::from(number) - 1];
+        file.cache = self.trained;
+        if durable {
+            file.platter = file.cache;
+        }
+        self.dictionary(number)
+    }
+
+    /// Returns this disk with each dictionary kept or lost.
+    fn with_dictionaries_lost(self) -> Vec<Self> {
+        let mut disks = vec![self];
+        for at in 0..DICTIONARIES {
+            let file = disks[0].dictionaries[at];
+            if file.cache != file.platter {
+                let mut lost = disks.clone();
+                lost.iter_mut().for_each(|disk| disk.dictionaries[at].cache = file.platter);
+                disks.extend(lost);
+            }
+        }
+        for file in disks.iter_mut().flat_map(|disk| &mut disk.dictionaries) {
+            file.platter = file.cache;
+        }
+        disks
     }
 
     pub(crate) fn units(&self) -> u8 {
@@ -259,7 +321,7 @@ impl Disk {
             disk.durable_manifest = disk.manifest;
         }
         disks.extend(old);
-        disks
+        disks.into_iter().flat_map(Self::with_dictionaries_lost).collect()
     }
 
     fn with_fate(&self, at: usize, fate: Fate) -> Self {

@@ -101,7 +101,7 @@ impl Turn<'_> {
             let records = world.disk.records(extent, unit);
             let record = records.get(place).copied();
             walk.passed += 1;
-            let Some(Record::Item { key, value }) = record else { continue };
+            let Some(Record::Item { key, value, .. }) = record else { continue };
             let from = Address::new(walk.source, unit, place);
             let slot = *world.slot(key);
             walk.upto = world.region().reserved_up_to();
@@ -124,7 +124,9 @@ impl Turn<'_> {
         if !world.region().has_room(false) {
             return Some(self.goto(world, "finds no room", Reclaimer::Idle));
         }
-        let record = Record::Item { key: copy.key, value: copy.value };
+        // A copy has the newest dictionary.
+        let dictionary = world.region().dictionary;
+        let record = Record::Item { key: copy.key, value: copy.value, dictionary };
         copy.to = world.region().reserve(record, State::Reserved);
         Some(self.goto(world, "reserves room for a copy", Reclaimer::Reserved(copy)))
     }
@@ -169,7 +171,9 @@ impl Turn<'_> {
         if !world.region().has_room(false) || world.is_locked(self.scenario, copy.key) {
             return None;
         }
-        let record = Record::Item { key: copy.key, value: copy.value };
+        // A copy has the newest dictionary.
+        let dictionary = world.region().dictionary;
+        let record = Record::Item { key: copy.key, value: copy.value, dictionary };
         copy.to = world.region().reserve(record, State::Complete);
         let slot = *world.slot(copy.key);
         if world.region().home(slot) == Some(copy.from) {

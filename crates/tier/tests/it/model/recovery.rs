@@ -232,7 +232,7 @@ impl Found {
             let at = Address::new(content.number, unit, place);
             let slot = Slot::Disk { extent, unit, place: place as u8 };
             match *record {
-                Record::Item { key, value } => self.key(key, at, Some(value), slot),
+                Record::Item { key, value, .. } => self.key(key, at, Some(value), slot),
                 Record::Tombstone { key } => self.key(key, at, None, Slot::Empty),
                 Record::Flush => self.region.flush = at,
                 Record::Delay => self.region.delay = self.region.delay.max(at),
@@ -263,6 +263,9 @@ impl Found {
 }
 
 fn serve(world: &mut World, survey: &Survey, rules: Rules) {
+    if let Some(fault) = unreadable(&world.disk, survey) {
+        world.fail(fault);
+    }
     let found = Found::read(&world.disk, survey, rules);
     for slot in found.region.slots {
         if let Slot::Disk { extent, unit, .. } = slot
@@ -278,6 +281,24 @@ fn serve(world: &mut World, survey: &Survey, rules: Rules) {
     }
 }
 
+/// Returns why a value of the log cannot be decompressed, or why a start is refused.
+fn unreadable(disk: &Disk, survey: &Survey) -> Option<String> {
+    let named = disk.manifest().dictionaries;
+    let is_lost = |number: &u8| disk.dictionary(*number).content == 0;
+    if let Some(lost) = (1..=named).find(is_lost) {
+        return Some(format!("dictionary {lost} is lost, and the start is refused"));
+    }
+    let below_cut = |at: usize, unit: u8| survey.cut.is_none_or(|cut| (at, unit) < cut);
+    let units = survey.units(disk).filter(|(at, _, _, unit)| below_cut(*at, *unit));
+    let units = units.filter_map(|(_, extent, number, unit)| disk.unit(extent, unit, number));
+    units.flat_map(|unit| &unit.records).find_map(|record| {
+        let Record::Item { dictionary, .. } = *record else { return None };
+        let is_known = dictionary.number <= named
+            && disk.dictionary(dictionary.number).content == dictionary.content;
+        (!is_known).then(|| format!("a value has {dictionary:?}, the disk has another one"))
+    })
+}
+
 /// Resumes the region after the last segment that is kept.
 fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rules: Rules) {
     let last = kept.last().map_or(0, |(_, header)| header.number);
@@ -288,6 +309,7 @@ fn finish(world: &mut World, mut region: Region, kept: &[(Extent, Header)], rule
         region.next_number = world.disk.manifest().lease - LEASED + 1;
     }
     region.lease = granted(world.disk.manifest().lease, rules);
+    region.dictionary = world.disk.dictionary(world.disk.manifest().dictionaries);
     if last > 0 {
         region.synced = region.end_of(last);
     }

@@ -1,7 +1,7 @@
 //! The region: the state of the items and of the log in memory.
 
 use super::address::{Address, Number, RECORDS};
-use super::disk::{Disk, Extent, Header, Record, Unit, Value};
+use super::disk::{Dictionary, Disk, Extent, Header, Record, Unit, Value};
 use super::rules::{Rule, Rules};
 
 pub(crate) const KEYS: usize = 2;
@@ -89,6 +89,19 @@ pub(crate) struct Region {
     pub(crate) delay: Address,
     /// The last address logged for each key.
     pub(crate) logged: [Address; KEYS],
+    /// The dictionary of new records.
+    pub(crate) dictionary: Dictionary,
+    /// A dictionary that is written but not yet used.
+    pub(crate) trained: Option<Trained>,
+}
+
+/// How far a new dictionary is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Trained {
+    /// Its file is written.
+    Written(Dictionary),
+    /// The manifest names it.
+    Named(Dictionary),
 }
 
 impl Region {
@@ -107,6 +120,8 @@ impl Region {
             flush: Address::NONE,
             delay: Address::NONE,
             logged: [Address::NONE; KEYS],
+            dictionary: Dictionary::default(),
+            trained: None,
         }
     }
 

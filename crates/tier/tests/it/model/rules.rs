@@ -37,6 +37,9 @@ rules! {
     HeaderAsBegun => "a header repeats the delay that was pending when its segment began",
     DueBeforeRecords => "a flush that falls due is logged before any later record",
     DueBeforeReads => "a flush that falls due is logged before any later answer",
+    // Dictionaries.
+    DictionaryBeforeManifest => "a dictionary is durable before the manifest names it",
+    DictionaryBeforeRecord => "the manifest names a dictionary, durably, before a record does",
     // Starting.
     ManifestIsDurable => "the manifest is durable before the start continues",
     LeaseBeforeNumber => "a segment gets a number that the manifest has leased",

@@ -14,6 +14,7 @@ pub(crate) struct Budget {
     pub(crate) failed_writes: u8,
     pub(crate) summaries: u8,
     pub(crate) stops: u8,
+    pub(crate) trainings: u8,
     pub(crate) strike: bool,
     /// True if the clock may be set back between two processes.
     pub(crate) set_back: bool,
@@ -29,6 +30,7 @@ impl Budget {
         failed_writes: 0,
         summaries: 0,
         stops: 0,
+        trainings: 0,
         strike: false,
         set_back: false,
     };

@@ -43,6 +43,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..Scenario::BASE
     },
     Scenario {
+        name: "two dictionaries over power losses",
+        programs: &[&[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }, Set { key: 0, id: 3 }]],
+        waits: false,
+        budget: Budget { trainings: 2, kills: 1, power_losses: 2, ..Budget::NONE },
+        breaks_without: &[DictionaryBeforeManifest, DictionaryBeforeRecord],
+        ..Scenario::BASE
+    },
+    Scenario {
         name: "a sync that fails",
         programs: &[
             &[Set { key: 0, id: 1 }, Set { key: 0, id: 2 }],

@@ -7,7 +7,7 @@ use super::client::Client;
 use super::disk::{Disk, Manifest};
 use super::reclaimer::Reclaimer;
 use super::recovery::Recovery;
-use super::region::{Region, Slot};
+use super::region::{Region, Slot, Trained};
 use super::rules::{Rule, Rules};
 use super::scenario::{Budget, Scenario};
 use super::spec::{Change, Spec};
@@ -116,6 +116,7 @@ impl World {
                 reclaimer::steps(self, scenario, rules, &mut next);
                 self.flusher(rules, &mut next);
                 self.lease(rules, &mut next);
+                self.dictionary(rules, &mut next);
                 self.evictions(scenario, &mut next);
                 self.due_flush(&mut next);
             }
@@ -203,6 +204,39 @@ impl World {
             world.region().lease = manifest.lease;
             next.push((Step::of("flusher", "hands the lease to writers"), world));
         }
+    }
+
+    /// Trains a dictionary: writes its file, names it in the manifest, then uses it for records.
+    fn dictionary(&self, rules: Rules, next: &mut Successors) {
+        let mut world = self.clone();
+        let manifest = self.disk.manifest();
+        let Some(region) = &self.region else { return };
+        let what = match region.trained {
+            None if self.budget.trainings == 0 || self.failed => return,
+            None => {
+                world.budget.trainings -= 1;
+                let durable = rules.keep(Rule::DictionaryBeforeManifest);
+                let number = manifest.dictionaries + 1;
+                let dictionary = world.disk.write_dictionary(number, durable);
+                world.region().trained = Some(Trained::Written(dictionary));
+                if !rules.keep(Rule::DictionaryBeforeRecord) {
+                    world.region().dictionary = dictionary;
+                }
+                "writes a dictionary"
+            }
+            Some(Trained::Written(dictionary)) => {
+                let dictionaries = dictionary.number;
+                world.disk.replace_manifest(Manifest { dictionaries, ..manifest }, true);
+                world.region().trained = Some(Trained::Named(dictionary));
+                "names it in the manifest"
+            }
+            Some(Trained::Named(dictionary)) => {
+                world.region().dictionary = dictionary;
+                world.region().trained = None;
+                "hands it to writers"
+            }
+        };
+        next.push((Step::of("flusher", what), world));
     }
 
     fn evictions(&self, scenario: &Scenario, next: &mut Successors) {

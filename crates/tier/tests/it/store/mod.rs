@@ -49,6 +49,7 @@ fn settings(durability: Durability) -> Settings {
         wall: Arc::new(|| NOW),
         before_change: Arc::new(|| ()),
         accept_loss: None,
+        compression: None,
     }
 }
 
