@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 use larder_engine::{Cursor, Engine, Journal, LimitError, Refusal, StoreError, ThreadSlot};
 use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
+use larder_tier::compression::Compression;
 use larder_tier::disk::real::{Caution, RealDirectory};
 use larder_tier::format::Uuid;
 use larder_tier::store::{FindError, Settings, StartReport, Statistics, Store};
@@ -135,6 +136,7 @@ impl Tier {
             wall: Arc::new(|| u64::try_from(unix_secs()).unwrap_or(0)),
             before_change: disk.before_change.clone().unwrap_or_else(|| Arc::new(|| ())),
             accept_loss: disk.accept_loss.clone(),
+            compression: disk.compress.then(Compression::default),
         };
         let mut progress = disk.progress.clone();
         let mut report = |done: usize, total: usize| {

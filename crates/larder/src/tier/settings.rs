@@ -78,6 +78,7 @@ pub struct DiskTier {
     pub(super) progress: Option<Progress>,
     pub(super) before_change: Option<Arc<dyn Fn() + Send + Sync>>,
     pub(super) accept_loss: Option<Report>,
+    pub(super) compress: bool,
 }
 
 impl fmt::Debug for DiskTier {
@@ -109,6 +110,7 @@ impl DiskTier {
             progress: None,
             before_change: None,
             accept_loss: None,
+            compress: false,
         }
     }
 
@@ -183,6 +185,16 @@ impl DiskTier {
     #[must_use]
     pub fn dirty_bytes(mut self, bytes: u64) -> Self {
         self.dirty_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets whether values are compressed on the disk: off by default. larder trains dictionaries
+    /// from the values, so values from about 64 bytes on become shorter.
+    ///
+    /// Releases before this setting cannot open a directory in which it was ever set.
+    #[must_use]
+    pub fn compress(mut self, compress: bool) -> Self {
+        self.compress = compress;
         self
     }
 

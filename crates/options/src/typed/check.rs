@@ -221,6 +221,7 @@ fn tier_alone(values: &Values) -> Contradiction {
         Id::TierWaitSecs,
         Id::TierStopSecs,
         Id::TierDirtyBytes,
+        Id::TierCompress,
         Id::TierAcceptLoss,
     ];
     let asked = RequestedDiskTier::of(values).map(|asked| asked.id);

@@ -61,6 +61,8 @@ pub struct DiskTier {
     pub stop: Duration,
     /// `--tier-dirty-bytes`: memory for changes that are not on the disk yet, in bytes.
     pub dirty_bytes: u64,
+    /// `--tier-compress`: compress values on the disk.
+    pub compress: bool,
     /// `--tier-accept-loss`: open a damaged store without the items that may be out of date.
     pub accept_loss: bool,
 }
@@ -88,6 +90,7 @@ impl DiskTier {
             stop: secs(Id::TierStopSecs),
             // Lowers a default that is too large. `check` has refused a given value that is.
             dirty_bytes: dirty.min(largest.max(DIRTY_MIN)),
+            compress: values.switch(Id::TierCompress),
             accept_loss: values.switch(Id::TierAcceptLoss),
         })
     }

@@ -109,6 +109,13 @@ impl UnopenedDirectory {
                 CountedNoun(status.started.flipped, "flipped bit"),
             ));
         }
+        if status.started.dictionary_copies > 0 {
+            log::warn(format_args!(
+                "larderd: directory {path}: {} of dictionaries, written again from the other copy; \
+                 nothing is lost. Check the disk",
+                CountedNoun(status.started.dictionary_copies as u64, "damaged file"),
+            ));
+        }
         if status.started.is_index_unread {
             let result = match status.mode {
                 TierMode::Store => "the log was read instead",
@@ -155,25 +162,26 @@ fn settings(tier: &options::DiskTier, observer: Observer) -> larder::DiskTier {
         true => disk.accept_loss(report_damage()),
         false => disk,
     };
-    disk.mode(match tier.mode {
-        options::TierMode::Store => TierMode::Store,
-        options::TierMode::Cache => TierMode::Cache,
-    })
-    .admission(match tier.admission {
-        options::TierAdmission::Reused => larder::Admission::Reused,
-        options::TierAdmission::All => larder::Admission::All,
-    })
-    .item_bytes_min(tier.item_bytes_min)
-    .durability(match tier.durability {
-        options::Durability::Sync => larder::Durability::Sync,
-        options::Durability::Interval(interval) => larder::Durability::Interval(interval),
-        options::Durability::Async => larder::Durability::Async,
-    })
-    .wait(tier.wait)
-    .stop(tier.stop)
-    .dirty_bytes(tier.dirty_bytes)
-    .progress(report(progress))
-    .before_change(move || before_change())
+    disk.compress(tier.compress)
+        .mode(match tier.mode {
+            options::TierMode::Store => TierMode::Store,
+            options::TierMode::Cache => TierMode::Cache,
+        })
+        .admission(match tier.admission {
+            options::TierAdmission::Reused => larder::Admission::Reused,
+            options::TierAdmission::All => larder::Admission::All,
+        })
+        .item_bytes_min(tier.item_bytes_min)
+        .durability(match tier.durability {
+            options::Durability::Sync => larder::Durability::Sync,
+            options::Durability::Interval(interval) => larder::Durability::Interval(interval),
+            options::Durability::Async => larder::Durability::Async,
+        })
+        .wait(tier.wait)
+        .stop(tier.stop)
+        .dirty_bytes(tier.dirty_bytes)
+        .progress(report(progress))
+        .before_change(move || before_change())
 }
 
 /// Logs the damaged places of a log whose loss is accepted, up to a maximum number.

@@ -398,6 +398,10 @@ Larder {
     "tier_items_unreadable" tier_gauge ItemsUnreadable if Tier "Items that the disk did not return since the start, or whose records are damaged.";
     "tier_items_evicted" tier_gauge ItemsEvicted if Tier "Items that memory evicted and that were written to the disk, since the start.";
     "tier_items_dropped" tier_gauge ItemsDropped if Tier "Items that memory evicted and that were not written to the disk, because it had no space for them at that moment, since the start.";
+    "tier_values_compressed" tier_gauge ValuesCompressed if Tier "Values that were compressed since the start, including those of copies by reclaim.";
+    "tier_compressed_from_bytes" tier_gauge CompressedFromBytes if Tier "Length of these values before compression, in bytes.";
+    "tier_compressed_to_bytes" tier_gauge CompressedToBytes if Tier "Length of these values after compression, in bytes; `tier_compressed_from_bytes` divided by it is the ratio.";
+    "tier_dictionary" tier_gauge Dictionary if Tier "Number of the newest dictionary for values; 0: the directory has no dictionary.";
     "tier_clock_behind_secs" tier_gauge ClockBehindSecs if Tier "By how much the system's clock was earlier than the directory's latest time when the server started, in seconds. Items keep the time to live that they had at the latest time.";
     "tier_failed" tier_gauge Failed if Tier "1 if a write or a sync of the log has failed. Until the server is started again, changes fail in store mode, and no items are written to the disk in cache mode.";
 }
