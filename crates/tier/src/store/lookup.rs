@@ -388,17 +388,3 @@ pub(super) fn find<F: File>(
     }
     Ok(lookup.found())
 }
-
-impl<D: Directory + 'static> Store<D> {
-    /// True if `known` still lists exactly the records that the disk may have of the key.
-    pub fn is_as_found(&self, key: &[u8], known: &KeyRecords) -> bool {
-        let mut candidates = Vec::new();
-        self.shared.catalog.candidates(self.shared.filed(key), &mut candidates);
-        let is_known = |location: &Location| {
-            let at = self.shared.extents.address(*location);
-            at.is_some_and(|at| known.own == Some(at) || known.others.contains(&at))
-        };
-        candidates.len() == known.others.len() + usize::from(known.own.is_some())
-            && candidates.iter().all(is_known)
-    }
-}
