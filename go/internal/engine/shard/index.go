@@ -36,7 +36,7 @@ type index struct {
 	overflowNext  uint32
 	overflowFree  []uint32
 	moving        []record.Slot
-	// forgottenFrom is the age from which the slots of evicted items are no ghosts: see isGhost.
+	// forgottenFrom is the lowest age at which the slot of an evicted item is not a ghost.
 	forgottenFrom int64
 }
 
