@@ -291,9 +291,18 @@ impl Header {
     }
 
     /// True if the record of this header has exactly the place for a record with the new header.
+    #[inline]
     pub(crate) fn has_place_for(self, new: Self) -> bool {
         (self.0 ^ new.0) & !(LIFE_MASK | VALUE_MASK) == 0
-            && self.record_bytes() == new.record_bytes()
+            && self.has_place_for_value(new.value_bytes())
+    }
+
+    /// True if the record keeps its length with a value of this length.
+    #[inline]
+    pub(crate) fn has_place_for_value(self, value_bytes: usize) -> bool {
+        // Most values keep their length, and the length of a record costs some instructions.
+        self.value_bytes() == value_bytes
+            || self.with_value_bytes(value_bytes).record_bytes() == self.record_bytes()
     }
 
     /// Returns the form of a value that overwrites the value of this growing record.

@@ -54,7 +54,7 @@ impl Engine {
         let header = Header::load(self.region().memory(), self.segments().record_at(old));
         header.is_overwritable()
             && header.fits(key.len())
-            && header.with_value_bytes(value.len()).record_bytes() == header.record_bytes()
+            && header.has_place_for_value(value.len())
     }
 
     /// Stores a value in the record of the key's item. Returns `None` if the value needs a new
@@ -68,7 +68,10 @@ impl Engine {
         condition: &Condition<'_>,
     ) -> Result<Option<Stored>, Stuck> {
         // Held while the slot is compared and the record is written.
-        let _locked = self.index().lock(op, hash)?;
+        let _locked = match self.index().try_lock(op.thread, hash) {
+            Some(locked) => locked,
+            None => self.index().lock(op, hash)?,
+        };
         let Some(found) = self.index().find_again(slot_at, slot, request.key) else {
             return Ok(None);
         };
@@ -101,6 +104,7 @@ impl Engine {
     }
 
     /// Writes the value, the fields and the header of an overwrite, and the item's freq.
+    #[inline]
     fn write_over(&self, found: &Found, request: &StoreRequest<'_>, value: &[u8], life: &Life) {
         let (header, record_at) = (life.header, found.record_at);
         self.region().memory().write(record_at + header.value_at(), value);
@@ -119,6 +123,7 @@ impl Engine {
 
 /// Returns the header of a record with the new value and the fields of the found one. A deadline
 /// field stays, even for "never".
+#[inline]
 fn header_over(
     found: &Found,
     request: &StoreRequest<'_>,
