@@ -52,17 +52,18 @@ impl LoadedSegment {
     fn load<F: File>(
         &mut self,
         log: &Log<F>,
-        (extent, header): &(Extent, SegmentHeader),
+        extent: Extent,
+        header: &SegmentHeader,
         summaries: bool,
     ) -> Result<(), DiskError> {
         self.summary = None;
         if summaries {
             let number = header.number;
-            self.summary = find_summary(log, *extent, number, SUMMARY_PAGES, &mut self.pages)?;
+            self.summary = find_summary(log, extent, number, SUMMARY_PAGES, &mut self.pages)?;
         }
         match self.summary {
             Some(_) => Ok(()),
-            None => self.load_units(log, *extent, header),
+            None => self.load_units(log, extent, header),
         }
     }
 
@@ -133,8 +134,8 @@ pub(crate) fn find_summary<F: File>(
     }
 }
 
-/// Loads the segments, or their summaries if `summaries` is true. Calls `process` with each of them,
-/// in order, until it returns [`ControlFlow::Break`].
+/// Loads the segments, or their summaries if `summaries` is true. Calls `process` with each of
+/// them, in order, until it returns [`ControlFlow::Break`].
 pub(super) fn in_order<F: File, E: From<DiskError>>(
     log: &Log<F>,
     segments: &[(Extent, SegmentHeader)],
@@ -144,8 +145,8 @@ pub(super) fn in_order<F: File, E: From<DiskError>>(
     let threads = log.file().parallel_reads().min(SEGMENTS_AT_ONCE).min(segments.len());
     if threads <= 1 {
         let mut loaded = LoadedSegment::new();
-        for (index, segment) in segments.iter().enumerate() {
-            loaded.load(log, segment, summaries)?;
+        for (index, (extent, header)) in segments.iter().enumerate() {
+            loaded.load(log, *extent, header, summaries)?;
             if process(index, &loaded)?.is_break() {
                 break;
             }
@@ -186,8 +187,8 @@ fn load_all<'s, F: File>(
     from_caller: &Receiver<LoadedSegment>,
 ) {
     let mut loaded = LoadedSegment::new();
-    for segment in segments {
-        let read = loaded.load(log, segment, summaries);
+    for (extent, header) in segments {
+        let read = loaded.load(log, *extent, header, summaries);
         if to_caller.send((loaded, read)).is_err() {
             return;
         }

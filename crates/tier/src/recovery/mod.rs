@@ -160,7 +160,7 @@ pub struct RecoveredLog {
 ///
 /// The caller must hold the lock of the directory, and must have raised the epoch durably.
 ///
-/// Cost: reads the summary of each segment, or the segment if it has none, into up to four buffers
+/// Cost: reads the summary of each segment, or a segment without a summary, into up to four buffers
 /// of 4 MiB. Other segments are read while one is processed.
 ///
 /// # Errors
@@ -222,8 +222,8 @@ fn read<D: Directory>(
     let total = segments.len();
     ahead::in_order(log, segments, summaries, |index, loaded| {
         visitor.progress(index, total);
-        found.read_segment(&segments[index], loaded, visitor)?;
         let (extent, header) = &segments[index];
+        found.read_segment(*extent, header, loaded, visitor)?;
         let cut_page = match loaded.end() {
             End::Closed | End::FlippedVoid(_) => None,
             End::Cut(page) => Some(page),
@@ -326,13 +326,14 @@ impl RecoveredLog {
     /// Passes the records of a segment to the visitor.
     fn read_segment(
         &mut self,
-        (extent, header): &(Extent, SegmentHeader),
+        extent: Extent,
+        header: &SegmentHeader,
         segment: &LoadedSegment,
         visitor: &mut impl Visitor,
     ) -> Result<(), RecoveryError> {
         self.delay = header.delay.or(self.delay);
         if let Some(summary) = segment.summary(header) {
-            self.read_summary(*extent, &summary, visitor);
+            self.read_summary(extent, &summary, visitor);
             return Ok(());
         }
         for unit in segment.units(header) {
@@ -341,11 +342,11 @@ impl RecoveredLog {
                 let (at, record) = record
                     .map_err(|damage| RecoveryError::Record { unit: unit.address, damage })?;
                 self.note(at, &record);
-                visitor.record(Place { extent: *extent, at }, &record);
+                visitor.record(Place { extent: extent, at }, &record);
             }
         }
         if let End::FlippedVoid(page) = segment.end() {
-            self.flipped_voids.push((*extent, Address::new(header.number, page * PAGE_BYTES)));
+            self.flipped_voids.push((extent, Address::new(header.number, page * PAGE_BYTES)));
         }
         Ok(())
     }

@@ -79,8 +79,8 @@ pub(crate) fn plain(disk: &SimulatedDisk) -> Result<(TestStore, StartReport), St
     Store::start(open(disk, EXTENTS), settings(Durability::Async), &mut |_, _| ())
 }
 
-/// Counts the keys that have their newest value, and are readable. Fails if a key has an older value, or one that was
-/// deleted.
+/// Counts the keys that are readable and have their newest value. Fails if a key has an older
+/// value, or one that was deleted.
 fn current(store: &TestStore, history: &History) -> usize {
     let mut count = 0;
     for (n, changes) in history {
