@@ -159,10 +159,8 @@ impl<D: Directory + 'static> Store<D> {
             // and a store must read its complete log.
             (settings.before_change)();
         }
-        if settings.compression.is_some() {
-            tier.permit_compression();
-        }
         // Begins a new epoch, so that no later start reads this index.
+        tier.permit_compression(settings.compression.is_some());
         tier.begin_anew()?;
         let mut accepted = None;
         let rebuilt = match snapshot {
