@@ -1,7 +1,8 @@
 //! The disk tier on a real disk. Each part prints one table: `groups` (sets that share a sync),
 //! `writes` (bytes written for each byte of a change), `evictions` (bytes that a cache writes for
 //! evicted items), `reclaim` (latencies while the log reclaims segments, that is, copies live items
-//! and frees the rest), `recovery` (a start after `kill -9`).
+//! and frees the rest), `recovery` (a start after `kill -9`), `compress` (values that are compressed
+//! on the disk).
 //!
 //! `LARDERD` and `LARDER` name the release builds, and `ROCKSDB_SERVER` the server of
 //! `crates/bench/rocksdb`, without which its columns are empty. `make bench NAME=tier` sets all
@@ -13,6 +14,7 @@
 //! Files in reading order: [`scale`], [`daemon`], [`load`], [`device`], then the parts.
 #![forbid(unsafe_code)]
 
+mod compress;
 mod daemon;
 mod device;
 mod evictions;
@@ -30,12 +32,13 @@ use scale::Scale;
 
 type Part = (&'static str, fn(&Scale) -> Result<()>);
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("groups", groups::run),
     ("writes", writes::run),
     ("evictions", evictions::run),
     ("reclaim", reclaim::run),
     ("recovery", recovery::run),
+    ("compress", compress::run),
 ];
 
 fn main() -> Result<()> {

@@ -40,6 +40,7 @@ impl Log {
             wall: Arc::new(|| BEGIN),
             before_change: Arc::new(|| ()),
             accept_loss: None,
+            compression: None,
         };
         let (store, _) = Store::start(tier, settings, &mut |_, _| {})?;
         Ok(Self { store, now_unix_secs, changes: 0, value: [b'v'; VALUE_BYTES] })
