@@ -1,8 +1,8 @@
 //! The disk tier on a real disk. Each part prints one table: `groups` (sets that share a sync),
 //! `writes` (bytes written for each byte of a change), `evictions` (bytes that a cache writes for
 //! evicted items), `reclaim` (latencies while the log reclaims segments, that is, copies live items
-//! and frees the rest), `recovery` (a start after `kill -9`), `compress` (values that are compressed
-//! on the disk).
+//! and frees the rest), `recovery` (a start after `kill -9`), `compress` (values that are
+//! compressed on the disk).
 //!
 //! `LARDERD` and `LARDER` name the release builds, and `ROCKSDB_SERVER` the server of
 //! `crates/bench/rocksdb`, without which its columns are empty. `make bench NAME=tier` sets all

@@ -43,6 +43,7 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
     ("larder/src/process/slots.rs", "where the thread begins to look for a slot"),
     ("region/src/turns.rs", "the turns of a model"),
     ("server/src/observe/watch/rings.rs", "the number of the thread, for its ring"),
+    ("tier/src/compression/codec.rs", "the contexts of zstd, and a buffer"),
 ];
 
 /// The source files that may contain `unsafe`, by folder of the crate, and its purpose. The list in

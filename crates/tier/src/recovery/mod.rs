@@ -64,7 +64,7 @@ pub enum RecoveryError {
     Dictionary {
         /// The number of the dictionary.
         number: u8,
-        /// What is wrong with one of its copies.
+        /// The damage of one of its copies.
         reason: String,
     },
     /// A compressed value is invalid, although the checksum of its record is valid.

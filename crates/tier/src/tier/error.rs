@@ -109,7 +109,7 @@ pub enum OpenError {
         path: String,
         /// The number of the dictionary.
         number: u8,
-        /// What is wrong with one of its copies.
+        /// The damage of one of its copies.
         reason: String,
     },
     /// The directory was started 2³² times without the memory of the previous process, or its log

@@ -80,21 +80,29 @@ fn samples<F: File>(shared: &Shared<F>) -> Vec<Vec<u8>> {
     for nth in 1..=count {
         let (extent, number) = segments[nth * segments.len() / count - 1];
         if !shared.is_over() && shared.log.segment(extent, &mut pages).is_ok() {
-            take_samples(shared, (extent, number), &pages, SAMPLE_BYTES_MAX / count, &mut samples);
+            let segment = SampledSegment { extent, number, pages: &pages };
+            take_samples(shared, &segment, SAMPLE_BYTES_MAX / count, &mut samples);
         }
     }
     samples
+}
+
+/// A segment that was read for samples.
+struct SampledSegment<'p> {
+    extent: Extent,
+    number: SegmentNumber,
+    pages: &'p [Page],
 }
 
 /// Takes samples from a segment, with at most `bytes_max`. A segment that reclaim has freed since,
 /// or a unit that is being written, ends the list: samples need not be complete.
 fn take_samples<F: File>(
     shared: &Shared<F>,
-    (extent, number): (Extent, SegmentNumber),
-    pages: &[Page],
+    segment: &SampledSegment<'_>,
     bytes_max: usize,
     samples: &mut Vec<Vec<u8>>,
 ) {
+    let SampledSegment { extent, number, pages } = *segment;
     let each = |take: &mut dyn FnMut(&Record<'_>)| {
         records(shared, number, pages, |at, filed, record| {
             if shared.catalog.has(filed, Location::new(extent, at.offset())) {

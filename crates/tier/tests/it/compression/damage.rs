@@ -9,7 +9,7 @@ use larder_tier::format::Mode;
 use larder_tier::store::{Durable, Store, Unreadable};
 use zerocopy::IntoBytes;
 
-use super::{STOP, fill, json, key, open, put, settings, start};
+use super::{EXTENTS, ITEMS, STOP, churn, fill, json, key, open, put, settings, start, value};
 
 /// The items of the last segment, which are compressed.
 const LAST: [u32; 2] = [5000, 5001];
@@ -64,7 +64,7 @@ impl Stopped {
                     file.write_pages(at as u64, std::slice::from_ref(page)).unwrap();
                 }
             }
-            let len = if *file_name == "log" { super::EXTENTS << 22 } else { bytes.len() as u64 };
+            let len = if *file_name == "log" { EXTENTS << 22 } else { bytes.len() as u64 };
             file.set_len(len).unwrap();
             file.sync_data().unwrap();
         }
@@ -116,4 +116,25 @@ fn no_flipped_bit_is_a_silent_miss_or_a_wrong_value() {
         let expected = if name == "log" { 1..=flips } else { flips..=flips };
         assert!(expected.contains(&starts), "{starts} of {flips} starts with a damaged {name}");
     }
+}
+
+#[test]
+fn reclaim_copies_the_neighbours_of_a_damaged_value() {
+    const DAMAGED: u32 = 500;
+    let disk = SimulatedDisk::new(1);
+    let store = start(&disk);
+    fill(&store);
+    assert_eq!(store.sync(), Durable::Yes);
+    let log = disk.platter("log").unwrap();
+    let name = key(DAMAGED);
+    let at = log.windows(name.len()).position(|window| window == name).unwrap();
+    assert_eq!(log[at - 32 + 4], 7, "the value is compressed");
+    assert!(disk.flip_bit("log", (at + name.len() + 9) as u64 * 8));
+    churn(&store, EXTENTS);
+    assert_eq!(store.statistics().lost_items, 1);
+    for number in (0..ITEMS).filter(|number| *number != DAMAGED) {
+        assert_eq!(value(&store, &key(number)), Some(json(number)), "item {number}");
+    }
+    let error = store.find(&key(DAMAGED)).unwrap_err();
+    assert!(matches!(error.cause, Unreadable::Lost), "{error}");
 }

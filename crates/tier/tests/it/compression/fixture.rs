@@ -1,8 +1,8 @@
 //! A directory with a compressed value, as the first release with compression wrote it. Every later
 //! release must read it, also with a later zstd.
 //!
-//! `LARDER_BLESS=1` writes the files of the fixture. A change of the format needs a new fixture, and
-//! keeps this one.
+//! `LARDER_BLESS=1` writes the files of the fixture. A change of the format needs a new fixture,
+//! and keeps this one.
 
 use std::{env, fs};
 
