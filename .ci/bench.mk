@@ -152,6 +152,9 @@ bench-soak: ## A cache under load for MINUTES (1); fails on a wrong value or too
 bench-near: build ## Near caches: hits, misses, changes, and their delay; 3 min
 	LARDERD=$(LARDERD) crates/bench/near/measure.py
 
+bench-compressed: ## Compressed values, measured and simulated on the traces of LARDER_TRACES, 2 min
+	cargo bench -p larder-bench --bench compressed
+
 bench-quotas: ## Quotas by prefix, simulated on the traces of LARDER_TRACES, 5 to 15 min
 	cargo bench -p larder-bench --bench quotas
 

@@ -1,9 +1,9 @@
 //! Measurements of the cache. Each is a bench in `benches/` and a target of the Makefile: `engine`
 //! compares the library with other in-process caches, `dialects` measures a session, `local`
 //! measures reads in a server's memory, `capacity` and `traces` compare larderd with memcached,
-//! `quotas` simulates quotas by prefix, `tier` measures the disk tier, `soak` and `ttl` are long
-//! runs. `rocksdb/` contains a server in C for comparison with the disk tier. docs/benchmarks.md
-//! describes the output of each.
+//! `quotas` simulates quotas by prefix, `compressed` simulates compressed values, `tier` measures
+//! the disk tier, `soak` and `ttl` are long runs. `rocksdb/` contains a server in C for comparison
+//! with the disk tier. docs/benchmarks.md describes the output of each.
 //!
 //! The library contains the parts that benches share. It has no dependencies, so that the other
 //! caches are built only for benchmarks.

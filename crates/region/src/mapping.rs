@@ -42,8 +42,8 @@ mod system {
     pub(crate) fn map_anonymous_shared(bytes: usize) -> io::Result<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping aliases nothing: without `MapFlags::FIXED` the address
-        // is only a hint, and the kernel maps nothing over another mapping.
+        // SAFETY: a fresh anonymous mapping aliases nothing. The address is only a hint, so the
+        // kernel maps nothing over another mapping.
         let base = unsafe { mmap_anonymous(aligned_hint(bytes), bytes, access, flags) }?;
         // SAFETY: the mapping was just made with this size.
         Ok(unsafe { in_huge_pages(base, bytes) })
@@ -64,7 +64,7 @@ mod system {
         Ok(unsafe { in_huge_pages(base, bytes) })
     }
 
-    /// Returns a free address at which a mapping can have huge pages, or null if there is none. The
+    /// Returns a free address at which a mapping can have huge pages; null without a free one. The
     /// kernel aligns shared mappings to small pages only, unless its setting for shared memory
     /// offers huge pages.
     fn aligned_hint(bytes: usize) -> *mut c_void {

@@ -250,8 +250,8 @@ impl Memory {
     /// Moves the `len` bytes at `offset`, and the bytes around them up to the next multiples of
     /// [`HUGE_PAGE_BYTES`], to huge pages, so that accesses to random offsets cause fewer TLB
     /// misses. The content is unchanged, also while other threads and processes change it. A huge
-    /// page replaces all small pages of its block, and takes memory for those that have none. This
-    /// is a hint: the system may have no huge pages, or refuse.
+    /// page replaces all small pages of its block, also those that use no memory yet. This is a
+    /// hint: the system may refuse.
     ///
     /// Cost: copies the bytes. One to two milliseconds for each huge page, or more if the system
     /// must first make free memory contiguous.
