@@ -83,10 +83,10 @@ mod system {
         base.map_addr(|address| address.next_multiple_of(HUGE_PAGE_BYTES))
     }
 
-    /// Replaces the small pages of some blocks of [`HUGE_PAGE_BYTES`] by huge pages now. The content
-    /// is unchanged; an access by another thread waits while the kernel copies. This is a hint: the
-    /// kernel may have no huge pages (before Linux 6.1 it does not support the call), and it leaves
-    /// a block without memory as it is.
+    /// Replaces the small pages of some blocks of [`HUGE_PAGE_BYTES`] by huge pages now. The
+    /// content is unchanged; an access by another thread waits while the kernel copies. This is a
+    /// hint: the kernel may have no huge pages (before Linux 6.1 it does not support the call), and
+    /// it leaves a block without memory as it is.
     ///
     /// # Safety
     /// The pages must be of one mapping made here.

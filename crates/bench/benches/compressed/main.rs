@@ -9,7 +9,8 @@
 //!   the compressed size from a stated ratio, or from the generated records of the first part.
 //!
 //! `make bench NAME=compressed` needs the traces (`LARDER_TRACES`). An argument of the bench names
-//! one part. Without `--bench`, which cargo bench adds, a run only plays a few records and requests.
+//! one part. Without `--bench`, which cargo bench adds, a run only plays a few records and
+//! requests.
 //!
 //! Files in reading order: [`corpus`], [`codec`], [`ratio`], [`cache`], [`replay`].
 #![forbid(unsafe_code)]

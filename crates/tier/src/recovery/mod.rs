@@ -342,7 +342,7 @@ impl RecoveredLog {
                 let (at, record) = record
                     .map_err(|damage| RecoveryError::Record { unit: unit.address, damage })?;
                 self.note(at, &record);
-                visitor.record(Place { extent: extent, at }, &record);
+                visitor.record(Place { extent, at }, &record);
             }
         }
         if let End::FlippedVoid(page) = segment.end() {

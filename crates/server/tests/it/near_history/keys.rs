@@ -89,7 +89,7 @@ impl Keys {
         if let Ok(terms) = terms(&origins.addresses[0]) {
             for pair in [0, 2] {
                 let named = |kind: Kind| {
-                    // The numbers of the pairs differ: two keys with the same name would be one key.
+                    // The numbers of the pairs differ, so that no two keys have the same name.
                     let numbers = (10 + pair) * CANDIDATES..(11 + pair) * CANDIDATES;
                     let names = numbers.map(move |number| name(kind, number));
                     names.filter(|name| origins.owner_of(name) == 0)
