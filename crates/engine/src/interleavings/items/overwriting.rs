@@ -164,7 +164,8 @@ fn overwritten_while_moved(keeps_versions: bool) {
     let write = |actor: &Actor| [b'b', b'c'].map(|with| actor.overwrite(KEY, &filled(with)));
     let (emptied, tokens) = scene.race(move |actor| actor.reclaim(segment), write);
     assert!(emptied, "no reader holds the segment");
-    assert!(scene.engine.counter(Counter::AlteredInPlace) >= 2);
+    // A store that finds the item moved since it looked writes a new record.
+    assert!(scene.engine.counter(Counter::AlteredInPlace) >= 1);
     assert!(scene.engine.counter(Counter::BytesRelocated) > 0);
     assert_eq!(scene.stage.raw(KEY), Some((filled(b'c'), tokens[1])));
 }
