@@ -147,7 +147,7 @@ fn record(
 }
 
 fn content(field: Field, vocabulary: &[String], draws: &mut Draws) -> String {
-    let mut word = || &*vocabulary[(draws.below(4096) * draws.below(4096) >> 12) as usize];
+    let mut word = || &*vocabulary[((draws.below(4096) * draws.below(4096)) >> 12) as usize];
     match field {
         Field::Text => {
             let words: Vec<&str> = (0..6).map(|_| word()).collect();

@@ -19,7 +19,7 @@ pub(crate) enum Ratio {
     /// The same part of each value.
     Fixed(f64),
     /// The part by class of sizes.
-    BySize([f64; CLASSES]),
+    BySize(Box<[f64; CLASSES]>),
 }
 
 impl Ratio {
@@ -32,10 +32,10 @@ impl Ratio {
         }
         // A class without records takes the ratio of the class below.
         let mut last = 1.0;
-        Ok(Self::BySize(bytes.map(|(before, after)| {
+        Ok(Self::BySize(Box::new(bytes.map(|(before, after)| {
             last = if before > 0 { after as f64 / before as f64 } else { last };
             last
-        })))
+        }))))
     }
 
     /// Returns the bytes of a compressed value; `value_bytes` if it is not compressed.
