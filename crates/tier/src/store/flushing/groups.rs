@@ -1,5 +1,4 @@
-//! Group commit: how many records a sync covers with
-//! [`Durability::Sync`](super::super::Durability::Sync).
+//! Group commit: how many records a sync covers with [`Durability::Sync`](super::super::Durability::Sync).
 //!
 //! A client sends its next change when it has received the response to the previous one. While the
 //! disk syncs the changes of some clients, the others send theirs:
@@ -11,15 +10,10 @@
 //!
 //! A sync that begins with the first change that waits would cover only this one: the groups of a
 //! fast disk are small, and each costs a write, a sync and two wake-ups. The flusher therefore
-//! waits until half of the recent clients have sent a change, but for no more than
-//! [`RECORDS_WANTED`], and no longer than a sync usually takes. A single client never waits for
-//! others.
+//! waits until half of the recent clients have sent a change. It waits at most as long as the last
+//! sync took. A single client never waits for others.
 
 use std::time::{Duration, Instant};
-
-/// The flusher does not wait for more records than these. Their share of the cost of a sync is
-/// small.
-const RECORDS_WANTED: u64 = 32;
 
 /// The groups of records that share a sync. Records are counted by their number since the start.
 #[derive(Debug, Default)]
@@ -30,11 +24,8 @@ pub(super) struct Groups {
     covered: u64,
     /// The flusher waits until this many records were appended.
     wanted: u64,
-    /// The end of the last sync.
-    synced_at: Option<Instant>,
-    /// How long a sync usually takes. Slow syncs hardly raise it: many of them were not slow, but
-    /// the processor was busy.
-    usual: Duration,
+    /// The end of the last sync, and how long it took.
+    synced: Option<(Instant, Duration)>,
 }
 
 impl Groups {
@@ -48,12 +39,8 @@ impl Groups {
     pub(super) fn note_synced(&mut self, appended: u64, took: Duration) {
         // The clients of the records that were synced, and those whose records came since.
         let clients = self.covered + (appended - self.sealed);
-        self.wanted = self.sealed + clients.div_ceil(2).min(RECORDS_WANTED);
-        self.usual = match self.synced_at {
-            None => took,
-            Some(_) => took.min(self.usual + took.saturating_sub(self.usual) / 16),
-        };
-        self.synced_at = Some(Instant::now());
+        self.wanted = self.sealed + clients.div_ceil(2);
+        self.synced = Some((Instant::now(), took));
     }
 
     /// Returns the number of records at which the next sync begins.
@@ -63,8 +50,8 @@ impl Groups {
 
     /// Returns how long the flusher waits for more records.
     pub(super) fn wait(&self, appended: u64) -> Duration {
-        match self.synced_at {
-            Some(at) if appended < self.wanted => self.usual.saturating_sub(at.elapsed()),
+        match self.synced {
+            Some((at, took)) if appended < self.wanted => took.saturating_sub(at.elapsed()),
             _ => Duration::ZERO,
         }
     }
@@ -102,23 +89,13 @@ mod tests {
         groups.note_sealed(35);
         groups.note_synced(35, LONG);
         assert_eq!(groups.wanted(), 36);
-        groups.note_sealed(500);
-        groups.note_synced(1000, LONG);
-        assert_eq!(groups.wanted(), 500 + RECORDS_WANTED, "of many clients, enough");
     }
 
     #[test]
-    fn a_group_waits_no_longer_than_a_sync_usually_takes() {
+    fn a_group_waits_at_most_as_long_as_the_last_sync_took() {
         let mut groups = Groups::default();
-        let sync = |groups: &mut Groups, took| {
-            groups.note_sealed(groups.sealed + 50);
-            groups.note_synced(groups.sealed, took);
-            groups.usual
-        };
-        assert_eq!(sync(&mut groups, LONG), LONG);
-        assert_eq!(sync(&mut groups, LONG / 10), LONG / 10);
-        assert!(sync(&mut groups, LONG) < LONG / 5, "one slow sync hardly counts");
-        assert_eq!(sync(&mut groups, Duration::ZERO), Duration::ZERO);
-        assert_eq!(groups.wait(groups.sealed + 1), Duration::ZERO);
+        groups.note_sealed(50);
+        groups.note_synced(50, Duration::ZERO);
+        assert_eq!(groups.wait(51), Duration::ZERO);
     }
 }
