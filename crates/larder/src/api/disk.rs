@@ -7,18 +7,12 @@ use crate::tier::ticket::{DurabilityTicket, TicketState, TierStatus};
 
 impl Cache {
     /// Returns whether the changes on which a response depends are durable. The ticket comes from
-    /// [`Deferred::take_awaited`](crate::Deferred::take_awaited). If they are not durable yet, a
-    /// sync begins soon. A caller that serves many clients calls this after the operations of all
-    /// of them, so that they share the sync.
+    /// [`Deferred::take_awaited`](crate::Deferred::take_awaited).
     ///
-    /// Cost: a load; while the changes are not durable, also a lock.
+    /// Cost: a load.
     pub fn durability(&self, awaited: DurabilityTicket) -> TicketState {
-        let Some(tier) = self.shared().tier.own() else { return TicketState::Durable };
-        let state = tier.store().durable(awaited.0).into();
-        if state == TicketState::Pending {
-            tier.store().request(awaited.0);
-        }
-        state
+        let tier = self.shared().tier.own();
+        tier.map_or(TicketState::Durable, |tier| tier.store().durable(awaited.0).into())
     }
 
     /// Waits until the changes that [`Cache::durability`] describes are durable, or the log fails.

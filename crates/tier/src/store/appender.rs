@@ -116,11 +116,6 @@ pub(super) struct Appender {
     last: Option<SegmentNumber>,
     /// The address of the last record.
     end: Option<Address>,
-    /// The number of records appended so far.
-    appended: u64,
-    /// A thread that waits for durability wakes the flusher if `appended` has reached this. The
-    /// maximum while the flusher does not wait.
-    wake_at: u64,
     /// The segment numbers that the manifest has reserved for this process.
     lease: Option<Lease>,
     /// The number of leased segment numbers that are left.
@@ -162,8 +157,6 @@ impl Appender {
             jobs: VecDeque::new(),
             last: segments.back().map(|(_, number)| *number),
             end: None,
-            appended: 0,
-            wake_at: u64::MAX,
             lease: None,
             leased: 0,
             ready: VecDeque::new(),
@@ -236,7 +229,6 @@ impl Appender {
         let at = unit.push(record)?;
         open.summarize(at, record, filed);
         self.end = Some(at);
-        self.appended += 1;
         Some((open.extent, at))
     }
 
@@ -302,27 +294,6 @@ impl Appender {
     /// True if there are records to write.
     pub(super) fn has_work(&self) -> bool {
         self.has_jobs() || self.unit.as_ref().is_some_and(|unit| !unit.is_empty())
-    }
-
-    /// True if the unit that is being filled contains records up to this address, as stored.
-    pub(super) fn is_collecting(&self, stored: u64) -> bool {
-        let unit = self.unit.as_ref().filter(|unit| !unit.is_empty());
-        unit.is_some_and(|unit| unit.address().stored() <= stored)
-    }
-
-    /// Returns the number of records appended so far.
-    pub(super) fn appended(&self) -> u64 {
-        self.appended
-    }
-
-    /// Sets the number of records at which a thread that waits for durability wakes the flusher.
-    pub(super) fn set_wake_at(&mut self, appended: u64) {
-        self.wake_at = appended;
-    }
-
-    /// True if a thread that waits for durability must wake the flusher.
-    pub(super) fn wakes_flusher(&self) -> bool {
-        self.appended >= self.wake_at
     }
 
     /// Marks everything below the address as durable.

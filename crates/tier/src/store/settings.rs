@@ -22,7 +22,7 @@ impl Durability {
     /// Returns how long the flusher collects records.
     pub(super) fn pause(self) -> Duration {
         match self {
-            // Threads that wait for durability wake the flusher.
+            // Each change wakes the flusher.
             Self::Sync => Duration::from_secs(1),
             Self::Interval(interval) => interval,
             Self::Async => Duration::from_millis(100),

@@ -1,7 +1,7 @@
 //! The state that the threads of a store share.
 
 use std::fmt;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -46,8 +46,6 @@ pub(super) struct Shared<F> {
     synced: AtomicU64,
     /// Set to make the flusher write and sync immediately.
     pub(super) is_urgent: AtomicBool,
-    /// With [`Durability::Sync`]: the highest address, as stored, for which a thread waits.
-    requested: AtomicU64,
     pub(super) is_closing: AtomicBool,
     /// The memory limit for records that are not durable is reached.
     is_crowded: AtomicBool,
@@ -143,7 +141,6 @@ impl<F> Shared<F> {
             progress: Condvar::new(),
             synced: AtomicU64::new(0),
             is_urgent: AtomicBool::new(false),
-            requested: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             is_crowded: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
@@ -233,27 +230,10 @@ impl<F> Shared<F> {
             self.extents.begin(extent, at.number());
             self.space.notify_one();
         }
-        if !had_jobs && head.has_jobs() {
+        if self.settings.durability == Durability::Sync || !had_jobs && head.has_jobs() {
             self.work.notify_one();
         }
         Ok(Place { extent, at })
-    }
-
-    /// Makes the flusher sync a record soon, with [`Durability::Sync`].
-    pub(super) fn request(&self, at: Address) {
-        // Pairs with the load in `requested`.
-        if self.requested.fetch_max(at.stored(), AcqRel) >= at.stored() {
-            return;
-        }
-        // The flusher decides under this lock whether it waits.
-        if self.head().wakes_flusher() {
-            self.work.notify_one();
-        }
-    }
-
-    /// Returns the highest address, as stored, for which a thread waits.
-    pub(super) fn requested(&self) -> u64 {
-        self.requested.load(Acquire)
     }
 
     /// Adds an item, or the record of a lost one, to the catalog and replaces the earlier record of

@@ -32,20 +32,9 @@ impl<D: Directory + 'static> Store<D> {
         }
     }
 
-    /// Makes a record durable soon, with [`Durability::Sync`]. A caller that has made several
-    /// changes calls this after the last one, so that one sync covers them all.
-    ///
-    /// Cost: a load; for a new address also a lock.
-    pub fn request(&self, at: Address) {
-        if self.shared.settings.durability == Durability::Sync {
-            self.shared.request(at);
-        }
-    }
-
     /// Blocks until a record is durable, or the log fails.
     pub fn wait_durable(&self, at: Address) -> Durable {
         let shared = &*self.shared;
-        self.request(at);
         let mut head = shared.head();
         loop {
             match self.durable(at) {

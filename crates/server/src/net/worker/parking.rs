@@ -39,9 +39,8 @@ impl Worker {
     #[cold]
     pub(super) fn holds_back(&mut self, turn: &mut PendingTurn) -> bool {
         let Some(awaited) = turn.awaited else { return false };
-        // A turn without output confirms nothing that a crash could undo. The call begins a sync.
+        // A turn without output confirms nothing that a crash could undo.
         if turn.output.is_empty() {
-            self.executor.cache().durability(awaited);
             return false;
         }
         match self.durability(awaited) {

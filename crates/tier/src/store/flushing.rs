@@ -1,8 +1,6 @@
 //! The flusher thread: it executes the tasks that the appender has queued, so it writes and syncs
 //! the log.
 
-mod groups;
-
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
@@ -16,7 +14,6 @@ use crate::disk::{Directory, DiskError, PAGE_BYTES};
 use crate::flusher::{FlushError, Flusher};
 use crate::log::Extent;
 use crate::tier::Tier;
-use groups::Groups;
 
 /// The number of segment numbers per lease. A lease costs a few syncs.
 pub(super) const LEASE: u64 = 4096;
@@ -34,8 +31,7 @@ fn work<D: Directory>(
     shared: &Shared<D::File>,
     flusher: &mut Flusher<D>,
 ) -> Result<(), FlushError> {
-    let mut groups = Groups::default();
-    while let Some(jobs) = next(shared, &mut groups) {
+    while let Some(jobs) = next(shared) {
         training::install(shared, flusher)?;
         if jobs.is_empty() {
             continue;
@@ -47,8 +43,7 @@ fn work<D: Directory>(
         }
         let begun = Instant::now();
         let synced = flusher.sync()?;
-        let took = begun.elapsed();
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         freed.extend(synced.freed);
         shared.counts.syncs.fetch_add(1, Relaxed);
         shared.counts.sync_us.fetch_add(took_us, Relaxed);
@@ -58,7 +53,6 @@ fn work<D: Directory>(
             shared.note_synced(synced.through);
             head.note_synced(synced.through);
             head.note_freed(freed);
-            groups.note_synced(head.appended(), took);
         }
         shared.report_progress();
         let summary_bytes = flusher.write_summaries(shared.now())? * PAGE_BYTES;
@@ -99,7 +93,7 @@ fn write_snapshot<D: Directory>(
 
 /// Waits for tasks. Returns `None` when the store closes and everything is durable, or when the log
 /// failed.
-fn next<F>(shared: &Shared<F>, groups: &mut Groups) -> Option<VecDeque<Job>> {
+fn next<F>(shared: &Shared<F>) -> Option<VecDeque<Job>> {
     let durability = shared.settings.durability;
     let begun = Instant::now();
     let mut head = shared.head();
@@ -108,24 +102,18 @@ fn next<F>(shared: &Shared<F>, groups: &mut Groups) -> Option<VecDeque<Job>> {
         if shared.has_failed.load(Acquire) || is_closing && !head.has_work() {
             return None;
         }
-        let mut left = durability.pause().saturating_sub(begun.elapsed());
-        let (mut is_due, mut wake_at) = (left.is_zero() || is_closing, 0);
-        if durability == Durability::Sync && head.is_collecting(shared.requested()) {
-            left = left.min(groups.wait(head.appended()));
-            (is_due, wake_at) = (is_due || left.is_zero(), groups.wanted());
-        }
-        // The next sync covers the records of the unit at no extra cost.
-        is_due |= durability == Durability::Sync && head.has_jobs();
-        if is_due || shared.is_urgent.swap(false, Acquire) {
+        let left = durability.pause().saturating_sub(begun.elapsed());
+        let is_due = left.is_zero()
+            || is_closing
+            || durability == Durability::Sync
+            || shared.is_urgent.swap(false, Acquire);
+        if is_due {
             head.seal_unit(shared.synced(), shared.now());
         }
         if head.has_jobs() || left.is_zero() || shared.values.is_trained() {
-            groups.note_sealed(head.appended());
             return Some(head.take_jobs());
         }
-        head.set_wake_at(wake_at);
         head = shared.wait(&shared.work, head, left);
-        head.set_wake_at(u64::MAX);
     }
 }
 
