@@ -172,8 +172,8 @@ impl Memory {
     }
 
     /// Copies `len` bytes from one part of the region to another that the caller owns. Later stores
-    /// of this thread come after the copy. Earlier stores come before it only if the thread has made
-    /// an atomic read-modify-write in between, as the one that claims a segment.
+    /// of this thread come after the copy. Earlier stores come before it only if the thread has
+    /// made an atomic read-modify-write in between, as the one that claims a segment.
     ///
     /// # Panics
     /// If one of the parts is not within the region, or if they overlap.

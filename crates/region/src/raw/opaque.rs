@@ -155,9 +155,9 @@ unsafe fn copy_streamed(source: *const u8, target: *mut u8, len: usize) {
     // The first line is written to the caches, because the owner of a record changes its header.
     let head = CACHE_LINE_BYTES + target.addr().wrapping_neg() % CACHE_LINE_BYTES;
     let streamed_end = len - (len - head) % CACHE_LINE_BYTES;
-    // SAFETY: `head <= streamed_end <= len`, and whole lines are between them; the caller guarantees
-    // `len` bytes. The target is aligned after the head. A prefetch only affects caches. The fence
-    // orders the streamed bytes before later stores, which may publish them.
+    // SAFETY: `head <= streamed_end <= len`, and whole lines are between them; the caller
+    // guarantees `len` bytes. The target is aligned after the head. A prefetch only affects caches.
+    // The fence orders the streamed bytes before later stores, which may publish them.
     unsafe {
         for line in (0..BYTES_AHEAD).step_by(CACHE_LINE_BYTES) {
             _mm_prefetch::<_MM_HINT_T0>(source.add(line).cast());
@@ -175,8 +175,8 @@ unsafe fn copy_streamed(source: *const u8, target: *mut u8, len: usize) {
 /// Copies a cache line past the caches.
 ///
 /// # Safety
-/// `source` must be valid for reads and `target` for writes of a cache line, and `target` aligned to
-/// one.
+/// `source` must be valid for reads and `target` for writes of a cache line, and `target` must be
+/// aligned to one.
 #[inline]
 unsafe fn stream_line(source: *const u8, target: *mut u8) {
     // SAFETY: loads and stores of one line, which the caller guarantees.
