@@ -20,8 +20,8 @@
 //! parts. `LARDER_ROUNDS` (1,000) is the number of slices for each cache and operation; parts with
 //! expensive operations use a quarter of them. `LARDER_ITEMS` (1,000,000) is the number of items,
 //! `LARDER_MEMORY_MIB` (2,048) the memory of the largest cache of `segments`, and `LARDER_THREADS`
-//! (2,8,…) the numbers of threads of `threads`. Without `--bench`, which cargo bench adds, a smaller
-//! run only tests that everything works.
+//! (2,8,…) the numbers of threads of `threads`. Without `--bench`, which cargo bench adds, a
+//! smaller run only tests that everything works.
 //!
 //! Files in reading order: [`contender`], [`workload`], [`rows`], [`overwriting`], [`eviction`],
 //! [`hotkey`], [`sharing`], [`threads`], [`peers`], [`segments`], [`footprint`], [`bulk`].

@@ -168,7 +168,8 @@ impl Index {
         })
     }
 
-    /// Returns the record of a key in its locked group, if the slot that named it before still does.
+    /// Returns the record of a key in its locked group, if the slot that named it before still
+    /// does.
     #[inline]
     pub(crate) fn find_again(&self, slot_at: usize, slot: Slot, key: &[u8]) -> Option<Found> {
         let now = self.slot(slot_at);

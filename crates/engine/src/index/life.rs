@@ -42,8 +42,8 @@ impl Index {
         found.header.deadline(self.region().memory(), found.record_at)
     }
 
-    /// Returns the version of a record; 0 if the record has none, or while it is being changed. In a
-    /// cache without cas tokens, only records that can be overwritten in place have a version.
+    /// Returns the version of a record; 0 if the record has none, or while it is being changed. In
+    /// a cache without cas tokens, only records that can be overwritten in place have a version.
     #[inline]
     pub(crate) fn version(&self, found: &Found) -> u64 {
         found.header.version(self.region().memory(), found.record_at)

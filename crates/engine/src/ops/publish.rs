@@ -235,8 +235,8 @@ impl Engine {
         }
     }
 
-    /// Determines the freq, the header and the deadline of a new item. `header` is the header of its
-    /// record without them, and `live` is the live item that it replaces, if there is one.
+    /// Determines the freq, the header and the deadline of a new item. `header` is the header of
+    /// its record without them, and `live` is the live item that it replaces, if there is one.
     pub(crate) fn liveness(
         &self,
         header: Header,

@@ -11,6 +11,7 @@ use crate::ops::condition::{Condition, Replace};
 use crate::ops::publish::{Publication, PublishFailure};
 use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_value::UpdatedValue;
+use crate::ops::update_value::overwrite::OldSlot;
 use crate::process::op::Op;
 use crate::process::operation::Operation;
 use crate::process::thread_slot::InPlace;
@@ -117,12 +118,12 @@ impl Engine {
         let old = self.probable_slot(hash, Header::bytes_for(request.key.len(), value.len()));
         if let Condition::Requested(_) = condition
             && let Some(old) = old
-            && self.may_overwrite(old.1, request.key, value)
-            && let Some(stored) = self.overwrite(op, request, (hash, old), value, condition)?
+            && self.may_overwrite(old.slot, request.key, value)
+            && let Some(stored) = self.overwrite(op, request, &old, value, condition)?
         {
             return Ok(stored);
         }
-        let old = old.map(|(_, slot)| slot);
+        let old = old.map(|old| old.slot);
         let is_hot = self.is_worth_overwriting(old, condition, form);
         let draft = Draft {
             key: request.key,
@@ -192,7 +193,7 @@ impl Engine {
     /// ghost remembers the key. The guess may be wrong, which slightly lowers the hit ratio. The
     /// decisive check happens under the lock.
     pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
-        let old = self.probable_slot(hash, 0).map(|(_, slot)| slot);
+        let old = self.probable_slot(hash, 0).map(|old| old.slot);
         self.stream_over(old, hash, deadline, now)
     }
 
@@ -208,11 +209,10 @@ impl Engine {
         self.segments().stream_of(pool, deadline, now)
     }
 
-    /// Returns the offset and the content of the slot that probably names the item of a hash.
-    /// Prefetches its record, of about `record_bytes`, or if there is no such slot the row of the
-    /// ghost.
+    /// Returns the slot that probably names the item of a hash. Prefetches its record, of about
+    /// `record_bytes`, and the row of the ghost.
     #[inline]
-    fn probable_slot(&self, hash: u64, record_bytes: usize) -> Option<(usize, Slot)> {
+    fn probable_slot(&self, hash: u64, record_bytes: usize) -> Option<OldSlot> {
         let group = self.index().group_of(hash);
         let group_at = self.index().group_at(group);
         // The lock is in the first line of the group, and the slot usually in the preferred one.
@@ -225,7 +225,7 @@ impl Engine {
         let (at, slot) = slots.find(|(_, slot)| slot.has_tag(tag))?;
         let bytes = record_bytes.clamp(1, PREFETCHED_BYTES);
         self.region().memory().prefetch_lines(self.segments().record_at(slot), bytes);
-        Some((at, slot))
+        Some(OldSlot { hash, at, slot })
     }
 
     /// Writes the pieces of a large value and the record that names them. Retries if other writers

@@ -64,6 +64,7 @@ const SET_FOR_A_CHILD: &[&str] = &[
     "LARDER_VICTIM",
     "LARDER_VICTIM_DETAIL",
     "LARDER_VICTIM_PATH",
+    "LD_LIBRARY_PATH",
     "NEAR_CACHE_OF",
     "RELEASE",
     "SHOP_BROKER",

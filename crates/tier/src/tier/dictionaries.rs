@@ -58,9 +58,9 @@ impl<D: Directory> Tier<D> {
         Arc::clone(&self.dictionaries)
     }
 
-    /// Permits records with compressed values, if `is_wanted`. The next change of the manifest makes
-    /// this durable. It must be durable before the first of these records is written: releases that
-    /// cannot read them then refuse the directory.
+    /// Permits records with compressed values, if `is_wanted`. The next change of the manifest
+    /// makes this durable. It must be durable before the first of these records is written:
+    /// releases that cannot read them then refuse the directory.
     pub(crate) fn permit_compression(&mut self, is_wanted: bool) {
         if is_wanted {
             self.manifest.dictionaries.get_or_insert(0);

@@ -30,6 +30,15 @@ use crate::segment::slot::Slot;
 /// twice before. The freq is in the slot, so most other stores need not load the record first.
 const FREQ_MIN: u64 = INITIAL_FREQ_MAX;
 
+/// A slot that probably names the item of a hash, as it was before the group was locked.
+#[derive(Clone, Copy)]
+pub(crate) struct OldSlot {
+    pub(crate) hash: u64,
+    /// The offset of the slot.
+    pub(crate) at: usize,
+    pub(crate) slot: Slot,
+}
+
 impl Engine {
     /// True if the record of the next store over the item of this slot should be overwritable.
     pub(crate) fn is_worth_overwriting(
@@ -58,21 +67,21 @@ impl Engine {
     }
 
     /// Stores a value in the record of the key's item. Returns `None` if the value needs a new
-    /// record. The record is probably the one that the slot with this offset and content names.
+    /// record. `old` probably names the item.
     pub(crate) fn overwrite(
         &self,
         op: &Op<'_>,
         request: &StoreRequest<'_>,
-        (hash, (slot_at, slot)): (u64, (usize, Slot)),
+        old: &OldSlot,
         value: &[u8],
         condition: &Condition<'_>,
     ) -> Result<Option<Stored>, Stuck> {
         // Held while the slot is compared and the record is written.
-        let _locked = match self.index().try_lock(op.thread, hash) {
+        let _locked = match self.index().try_lock(op.thread, old.hash) {
             Some(locked) => locked,
-            None => self.index().lock(op, hash)?,
+            None => self.index().lock(op, old.hash)?,
         };
-        let Some(found) = self.index().find_again(slot_at, slot, request.key) else {
+        let Some(found) = self.index().find_again(old.at, old.slot, request.key) else {
             return Ok(None);
         };
         if !found.header.is_overwritable() || self.index().death(&found, op.now).is_some() {
