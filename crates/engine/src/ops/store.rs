@@ -291,6 +291,8 @@ impl Engine {
         let fits = request.mode == StoreMode::Append
             && header.is_growing()
             && self.accepts(request.key.len(), value_bytes)
+            // A longer value is stored in pieces.
+            && value_bytes <= self.inline_bytes_max()
             && value_bytes <= header.record_bytes() - header.value_at();
         if !fits || self.is_fixed(found) {
             return UpdatedValue::NotHere;
