@@ -558,7 +558,9 @@ enum larder_status larder_get_many(const struct larder *cache,
 
 // Prefetches the part of the index that a store of this key needs, and does not wait for it. Call
 // it before you encode the value. Does nothing on a server, and with a null `cache`.
-void larder_prefetch_group(const struct larder *cache, const void *key, size_t key_bytes);
+void larder_prefetch_group(const struct larder *cache,
+                           const void *key,
+                           size_t key_bytes);
 
 // Prefetches the items of several keys into the caches of the processor. Call it before getting
 // these keys one by one. About 16 keys at a time are best. The call is only useful if the items
