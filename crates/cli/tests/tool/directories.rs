@@ -10,6 +10,9 @@ use tempfile::TempDir;
 
 use super::larder;
 
+/// The length of a segment of the log.
+const SEGMENT_BYTES: usize = 4 << 20;
+
 fn open(path: &Path, mode: TierMode) -> Cache {
     // The buffers are large enough for all evicted items, so that the server drops none.
     let disk = DiskTier::new(path, 64 << 20).mode(mode).dirty_bytes(64 << 20);
@@ -137,8 +140,12 @@ fn damage_is_found_and_ends_an_export() {
     }
     larder(b"", &["export", "--past-damage", "current", "--server", "127.0.0.1:1", out])
         .failed(2, "--past-damage is for the directory of a disk tier");
-    // A server that starts from the index does not read the log.
+    // A server that starts from the index does not read the log, and one that starts from the
+    // summary of the segment does not read its records.
     std::fs::remove_file(folder.path().join("tier/INDEX")).unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[SEGMENT_BYTES - 8] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
     let started = Cache::builder().tier(DiskTier::new(&path, 64 << 20)).open();
     let said = started.unwrap_err().to_string();
     assert!(said.contains("larder fsck DIR shows all damage"), "{said}");
