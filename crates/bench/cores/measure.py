@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -80,16 +81,21 @@ class Server:
 
     def __enter__(self):
         deadline = time.monotonic() + START_PATIENCE_SECS
-        while not self.socket.is_socket():
+        while not self.accepts():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise Failed(f"{self.process.args[3]} does not start with {self.workers} workers")
             time.sleep(0.02)
         return self
 
+    def accepts(self):
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(str(self.socket)) == 0
+
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+        self.socket.unlink(missing_ok=True)
 
     def measure(self, larder, load, cpus, seconds):
         """Returns the figures of a load."""
@@ -186,7 +192,7 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, default=PROGRAMS,
                         help="the folder that build.sh made (default: target/cores)")
     parser.add_argument("--parts", default=",".join(PARTS), help="default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=2,
+    parser.add_argument("--seconds", type=int, default=2,
                         help="seconds of a load of the server (default: %(default)s)")
     parser.add_argument("--out", type=pathlib.Path, default=FIGURES,
                         help="where the figures go (default: docs/images/cores.json)")
