@@ -32,9 +32,21 @@ impl Pair {
     }
 
     fn rows(&self) -> String {
-        let mut stream = self.near.server.connect().unwrap();
-        let rows = stream.ask(b"stats larder\r\n", b"END\r\n").unwrap();
-        String::from_utf8(rows).unwrap()
+        stats(&self.near, "stats larder")
+    }
+
+    /// Waits until all connections that the near cache opens at its start are in use. An origin that
+    /// hangs earlier is `near-unreachable`, because a connection to it fails.
+    fn wait_for_links(&self) {
+        // The stream of changes, two connections for fetches, two for commands, and that of `stats`.
+        const CONNECTIONS: &str = "STAT curr_connections 6\r\n";
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !stats(&self.origin, "stats").contains(CONNECTIONS) {
+            assert!(Instant::now() < deadline, "{}", stats(&self.origin, "stats"));
+            sleep(Duration::from_millis(10));
+        }
+        // The near cache greets the origin on a connection before it uses it.
+        sleep(Duration::from_millis(300));
     }
 
     /// Requests `keys` of the near cache, 100 keys at a time.
@@ -57,6 +69,12 @@ impl Pair {
     fn examine(&self, more: &[&str]) -> Ran {
         examine_server(&self.near.address(), &[&["--ignore", "no-huge-pages"], more].concat())
     }
+}
+
+fn stats(server: &Fixture, command: &str) -> String {
+    let mut stream = server.server.connect().unwrap();
+    let rows = stream.ask(format!("{command}\r\n").as_bytes(), b"END\r\n").unwrap();
+    String::from_utf8(rows).unwrap()
 }
 
 fn start_near(origin: &Fixture, args: &[&str]) -> Fixture {
@@ -90,6 +108,7 @@ fn a_near_cache_and_its_origin_have_no_finding() {
 #[test]
 fn an_origin_that_is_gone_or_silent_is_found() {
     let pair = Pair::start(&["-m", "64", "--near-max-stale=3s", "--origin-timeout=100ms"]);
+    pair.wait_for_links();
     pair.origin.server.signal(Signal::STOP).unwrap();
     let states = ["--ignore=near-late", "--ignore=near-passes", "--ignore=near-unreachable"];
     let late = until_found(|| pair.examine(&["--ignore=near-silent"]));

@@ -434,10 +434,18 @@ fn the_judge_finds_a_single_read_that_goes_back() -> Result<()> {
     Ok(())
 }
 
-/// Returns the promises that a cache breaks.
+/// Returns the promises that a cache breaks in a round. Repeats a round that shows nothing, because
+/// on a busy machine the clients of a round may not read a key again after it is written.
 fn broken_by(fault: Fault) -> Result<Vec<Promise>> {
+    const MOST_ROUNDS: usize = 5;
     let mut run = Run::start(Between::Wrong(fault))?;
-    let found = run.round(ROUND, Faults::default())?;
+    let mut found = Vec::new();
+    for _ in 0..MOST_ROUNDS {
+        found = run.round(ROUND, Faults::default())?;
+        if !found.is_empty() {
+            break;
+        }
+    }
     run.summary();
     for violation in found.iter().take(2) {
         println!("{violation}");
