@@ -4,7 +4,6 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use larder::{Builder, Cache, OpenError};
+use larder_region::platform::{Ownership, file_id, ownership, user};
 
 /// The device and the inode of a file.
 type FileId = (u64, u64);
@@ -53,8 +53,12 @@ fn already_opened(known: &Known, path: &Path) -> Option<Arc<Opened>> {
     let (_, opened) = known.iter().find(|(name, _)| name == path)?;
     let opened = opened.upgrade()?;
     let named = fs::metadata(path).ok()?;
-    (opened.file == Some((named.dev(), named.ino())) && opened.cache.lost().is_none())
-        .then_some(opened)
+    (is_opened_from(&opened, &named) && opened.cache.lost().is_none()).then_some(opened)
+}
+
+/// True if the cache is in this file.
+fn is_opened_from(opened: &Opened, file: &fs::Metadata) -> bool {
+    opened.file.is_some() && opened.file == file_id(file)
 }
 
 fn remember(known: &mut Known, path: &Path, opened: &Arc<Opened>) {
@@ -232,7 +236,7 @@ impl Place {
         // A name that was removed is not a reason to leave the cache: the processes that use it
         // still share it. A process that opens the name creates another file.
         let named = fs::metadata(path).ok()?;
-        if opened.file == Some((named.dev(), named.ino())) && !opened.cache.only_reads() {
+        if is_opened_from(&opened, &named) && !opened.cache.only_reads() {
             return None;
         }
         match self.opened_anew() {
@@ -268,7 +272,7 @@ impl Place {
             None => {
                 let cache = self.builder.clone().open()?;
                 let attributes = cache.reading_file().map(File::metadata).transpose()?;
-                let file = attributes.map(|file| (file.dev(), file.ino()));
+                let file = attributes.as_ref().and_then(file_id);
                 Arc::new(Opened { cache, file })
             }
         };
@@ -287,14 +291,16 @@ impl Place {
 /// Checks that no other user can write to the opened file than the accepted ones.
 fn check_writers(path: &Path, file: &fs::Metadata, accepted: Writers) -> Result<(), Untrusted> {
     const OTHERS: u32 = 0o022;
-    let us = rustix::process::geteuid().as_raw();
+    let (us, Some(Ownership { owner, mode, .. })) = (user(), ownership(file)) else {
+        return Ok(());
+    };
     let open_to = match accepted {
         Writers::Trusted => 0,
         Writers::OfMode(mode) => mode & OTHERS,
     };
-    let is_ours = file.uid() == us || file.uid() == 0 || open_to != 0;
-    if is_ours && file.mode() & OTHERS & !open_to == 0 {
+    let is_ours = owner == us || owner == 0 || open_to != 0;
+    if is_ours && mode & OTHERS & !open_to == 0 {
         return Ok(());
     }
-    Err(Untrusted { path: path.to_owned(), owner: file.uid(), mode: file.mode() & 0o7777, us })
+    Err(Untrusted { path: path.to_owned(), owner, mode, us })
 }

@@ -1,11 +1,11 @@
 //! The engine: the public type above all other modules.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use larder_item::{Epoch, KEY_BYTES_MAX, Meta, Second};
 use larder_region::LockError;
 use larder_region::layout::{self, global};
+use larder_region::platform::fd::OwnedFd;
 use larder_stats::Counter;
 
 use crate::error::Stuck;

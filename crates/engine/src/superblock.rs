@@ -27,6 +27,12 @@ pub enum AttachError {
     /// The memory does not start like a region.
     #[error("it is not the file of a cache: it does not begin with LARDERRG")]
     NotARegion,
+    /// A machine that stores the bytes of numbers in another order wrote the region.
+    #[error(
+        "it was written on a machine with another byte order, and a cache in a file cannot move to \
+         such a machine"
+    )]
+    OtherByteOrder,
     /// Another version wrote the region, the region has another size, or it is damaged.
     #[error("its {field} is {found}, and this program needs {expected}")]
     Field {
@@ -65,8 +71,12 @@ impl Superblock {
         let word = |at| memory.word(at).load(Relaxed);
         let wide = |at| u128::from(word(at)) | u128::from(word(at + 8)) << 64;
         // Pairs with the release that completed the region.
-        if memory.word(superblock::MAGIC).load(Acquire) != layout::MAGIC {
-            return Err(AttachError::NotARegion);
+        match memory.word(superblock::MAGIC).load(Acquire) {
+            layout::MAGIC => {}
+            found if found == layout::MAGIC.swap_bytes() => {
+                return Err(AttachError::OtherByteOrder);
+            }
+            _ => return Err(AttachError::NotARegion),
         }
         expect("format", u64::from(layout::FORMAT), u64::from(half(superblock::FORMAT)))?;
         let region_bytes = word(superblock::REGION_BYTES);

@@ -11,10 +11,11 @@
 //! first call. It also does not run for the bare system call, after which a child must execute
 //! another program or exit.
 
-use std::io::Write;
-use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+
+use crate::platform::fd::{BorrowedFd, OwnedFd};
+use crate::platform::fork::{at_fork, borrow, close, into_number, reopen_in_place};
 
 /// Largest number of files that a process can have open for their locks.
 pub(crate) const KEPT_MAX: usize = 256;
@@ -52,11 +53,7 @@ pub fn forks() -> u32 {
 #[cold]
 fn watch() -> u32 {
     take_turn();
-    // SAFETY: the functions exist as long as the program, and call only functions that are allowed
-    // in a child of a multi-threaded process.
-    let is_watched = FORKS.load(Relaxed) != 0
-        || cfg!(miri)
-        || unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } == 0;
+    let is_watched = FORKS.load(Relaxed) != 0 || at_fork(before, in_parent, in_child);
     if is_watched {
         let _ = FORKS.compare_exchange(0, 1, Relaxed, Relaxed);
     }
@@ -91,42 +88,18 @@ extern "C" fn in_parent() {
     end_turn();
 }
 
+/// Calls only functions that are allowed in a child of a multi-threaded process.
 extern "C" fn in_child() {
     for kept in &KEPT {
         let fd = kept.load(Relaxed);
-        if fd >= 0 && !reopen_in_place(fd) {
+        // SAFETY: the descriptor is from the table, and only its owner uses it, which has not run
+        // in this process yet.
+        if fd >= 0 && !unsafe { reopen_in_place(fd) } {
             kept.store(LOST, Relaxed);
         }
     }
     FORKS.fetch_add(1, Relaxed);
     end_turn();
-}
-
-/// Replaces the descriptor `fd` with a newly opened descriptor of the same file. Closes `fd` if
-/// that fails.
-fn reopen_in_place(fd: i32) -> bool {
-    let name = proc_name(fd);
-    // SAFETY: the name is zero-terminated. `fd` is from the table, and only its owner uses it,
-    // which has not run in this process yet. Each call is allowed between fork and exec.
-    unsafe {
-        let opened = libc::open(name.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC);
-        let done = opened >= 0 && libc::dup3(opened, fd, libc::O_CLOEXEC) >= 0;
-        if opened >= 0 {
-            libc::close(opened);
-        }
-        if !done {
-            libc::close(fd);
-        }
-        done
-    }
-}
-
-/// Returns the name under which this process can reopen the descriptor, zero-terminated.
-fn proc_name(fd: i32) -> [u8; 32] {
-    let mut name = [0; 32];
-    // The text has 25 bytes at most, so it always fits.
-    let _ = write!(&mut name[..31], "/proc/self/fd/{fd}");
-    name
 }
 
 /// A descriptor that the fork handler replaces in a child.
@@ -149,7 +122,7 @@ impl LockDescriptor {
         let place = KEPT.iter().position(|kept| kept.load(Relaxed) == FREE);
         let opened = place.map(|place| {
             open().map(|fd| {
-                KEPT[place].store(fd.into_raw_fd(), Relaxed);
+                KEPT[place].store(into_number(fd), Relaxed);
                 Self { place, made_after, is_taken_over: AtomicBool::new(false) }
             })
         });
@@ -181,7 +154,7 @@ impl LockDescriptor {
         let fd = KEPT[self.place].load(Relaxed);
         // SAFETY: a descriptor in the table stays open until its owner is dropped. The owner is
         // `self`, since another value takes over only inherited descriptors.
-        (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+        (fd >= 0).then(|| unsafe { borrow(fd) })
     }
 }
 
@@ -194,7 +167,7 @@ impl Drop for LockDescriptor {
         let fd = KEPT[self.place].swap(FREE, Relaxed);
         if fd >= 0 {
             // SAFETY: only this value owned the descriptor, and the table no longer names it.
-            unsafe { libc::close(fd) };
+            unsafe { close(fd) };
         }
         end_turn();
     }

@@ -15,21 +15,20 @@
 //!
 //! The pool is divided into segments, which the engine fills with records of items. This crate
 //! itself is independent of items, keys and eviction. It is one of the few crates that use
-//! `unsafe`: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads,
-//! `raw/` for copies of bytes that other threads may be changing, and `fork.rs`, `locks.rs` and
-//! `groups.rs` for functions that are available only in the C library.
+//! `unsafe`: `memory.rs` for the mapping, `sink.rs` for the targets of reads, `raw/` for copies of
+//! bytes that other threads may be changing, `fork.rs` for inherited descriptors, and
+//! [`platform`](mod@platform) for the calls of the operating system.
 //!
-//! Files in reading order: [`processes`], [`layout`], [`memory`], [`shared`], `mapping`, `raw`,
-//! `sink`, [`turns`]; [`file`](mod@file), [`locks`], `fork`, `boot`, `groups`.
+//! Files in reading order: [`processes`], [`layout`], [`memory`], [`shared`], `raw`, `sink`,
+//! [`turns`]; [`file`](mod@file), [`locks`], `fork`, `boot`; [`platform`](mod@platform).
 
 mod boot;
 pub mod file;
 mod fork;
-mod groups;
 pub mod layout;
 pub mod locks;
-mod mapping;
 pub mod memory;
+pub mod platform;
 pub mod processes;
 mod raw;
 pub mod shared;
@@ -39,10 +38,9 @@ pub mod turns;
 pub use boot::boot;
 pub use file::{Access, FileError, NewFile};
 pub use fork::forks;
-pub use groups::peer_groups;
 pub use layout::{Layout, LayoutError, Sharing};
 pub use locks::{LockError, Locks};
-pub use mapping::HUGE_PAGE_BYTES;
 pub use memory::{MapError, Memory};
+pub use platform::{HUGE_PAGE_BYTES, peer_groups};
 pub use shared::ShareError;
 pub use sink::{Lent, Sink};

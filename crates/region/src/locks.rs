@@ -9,21 +9,21 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::MemfdFlags;
-
-use crate::file::error::{FileError, failed, only_on_a_system};
-use crate::file::named::{self, is_same};
+use crate::file::error::{FileError, failed};
+use crate::file::named;
 use crate::fork::{KEPT_MAX, LockDescriptor};
+use crate::platform::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::platform::files::{self, is_same_fd};
+use crate::platform::locks::{is_locked_by_other, try_lock, unlock};
 
 /// Offset of the first byte that is locked: no region is that long.
 pub const BYTES_AT: u64 = 1 << 62;
 
 /// The byte locked by the process that creates a file.
-const MAKING: libc::off_t = BYTES_AT as libc::off_t;
+const MAKING: u64 = BYTES_AT;
 
 /// A file, opened only for its locks. Dropping it releases all of them.
 ///
@@ -120,7 +120,7 @@ impl Locks {
 
     /// True if this is an opening of `file`.
     pub fn is_of(&self, file: &File) -> bool {
-        self.kept.fd().is_some_and(|fd| is_same(fd, file.as_fd()))
+        self.kept.fd().is_some_and(|fd| is_same_fd(fd, file.as_fd()))
     }
 
     /// Creates an anonymous file that is used only for locks, by this process and its forked
@@ -130,11 +130,7 @@ impl Locks {
     /// [`LockError`]: the system is out of memory, or too many files are open.
     pub fn anonymous() -> Result<Self, LockError> {
         let path = Path::new("memfd:locks");
-        only_on_a_system(path)?;
-        Self::keep(path, || {
-            rustix::fs::memfd_create("locks", MemfdFlags::CLOEXEC)
-                .map_err(|errno| failed("create", path)(errno.into()))
-        })
+        Self::keep(path, || files::anonymous("locks").map_err(failed("create", path)))
     }
 
     /// Opens the same file again. The locks of the new value also exclude this value. A forked
@@ -227,28 +223,24 @@ impl Locks {
     pub fn is_any_locked_by_other(&self, bytes: Range<u64>) -> Result<bool, LockError> {
         // A length of 0 would mean all bytes up to the largest offset.
         let length = bytes.end.saturating_sub(bytes.start).clamp(1, i64::MAX as u64);
-        self.ask(bytes.start, |fd, at| is_locked_by_other(fd, at, length as libc::off_t))
+        self.ask(bytes.start, |fd, at| is_locked_by_other(fd, at, length))
     }
 
     fn ask<T>(
         &self,
         byte: u64,
-        ask: impl FnOnce(BorrowedFd<'_>, libc::off_t) -> io::Result<T>,
+        ask: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<T>,
     ) -> Result<T, LockError> {
         let path = || self.path.clone();
         if self.kept.is_inherited() {
             return Err(LockError::MadeBeforeFork { path: path() });
         }
         let fd = self.kept.fd().ok_or_else(|| LockError::Lost { path: path() })?;
-        libc::off_t::try_from(byte)
-            .map_err(|_| io::ErrorKind::InvalidInput.into())
-            .and_then(|at| ask(fd, at))
-            .map_err(|source| LockError::System { byte, path: path(), source })
+        ask(fd, byte).map_err(|source| LockError::System { byte, path: path(), source })
     }
 }
 
 fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
-    only_on_a_system(name)?;
     named::open_again(&fd).map_err(failed("open again", name))
 }
 
@@ -257,8 +249,7 @@ fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
 /// # Errors
 /// The system cannot lock.
 pub fn is_locked(file: &impl AsFd, byte: u64) -> io::Result<bool> {
-    let at = libc::off_t::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
-    is_locked_by_other(file.as_fd(), at, 1)
+    is_locked_by_other(file.as_fd(), byte, 1)
 }
 
 /// Locks a file for the process that creates it. Returns false if another process has locked it.
@@ -270,45 +261,4 @@ pub(crate) fn try_lock_to_make(file: &File) -> io::Result<bool> {
 pub(crate) fn unlock_made(file: &File) {
     // Unlocking a locked file does not fail.
     let _ = unlock(file.as_fd(), MAKING, 1);
-}
-
-fn try_lock(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -> io::Result<bool> {
-    match fcntl(fd, libc::F_OFD_SETLK, &mut range(libc::F_WRLCK, at, bytes)) {
-        Ok(()) => Ok(true),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-            Ok(false)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn unlock(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -> io::Result<()> {
-    fcntl(fd, libc::F_OFD_SETLK, &mut range(libc::F_UNLCK, at, bytes))
-}
-
-fn is_locked_by_other(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -> io::Result<bool> {
-    let mut range = range(libc::F_WRLCK, at, bytes);
-    fcntl(fd, libc::F_OFD_GETLK, &mut range)?;
-    Ok(range.l_type != libc::F_UNLCK as libc::c_short)
-}
-
-/// Returns the range of `bytes` bytes at `at`.
-fn range(kind: libc::c_int, at: libc::off_t, bytes: libc::off_t) -> libc::flock {
-    libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: at,
-        l_len: bytes,
-        // These commands require 0.
-        l_pid: 0,
-    }
-}
-
-fn fcntl(fd: BorrowedFd<'_>, command: libc::c_int, range: &mut libc::flock) -> io::Result<()> {
-    // SAFETY: the descriptor is open while it is borrowed, and the commands take a pointer to this
-    // struct.
-    match unsafe { libc::fcntl(fd.as_raw_fd(), command, std::ptr::from_mut(range)) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }

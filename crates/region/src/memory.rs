@@ -1,13 +1,14 @@
 //! The mapped bytes of a region, and safe access to them.
 
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::Sink;
-use crate::mapping::HUGE_PAGE_BYTES;
+use crate::platform::{HUGE_PAGE_BYTES, memory as mapping};
+use crate::raw;
 use crate::turns::{YieldPoint, offer, parts};
-use crate::{mapping, raw};
 
 /// The size of a prefetch.
 const CACHE_LINE_BYTES: usize = 64;
@@ -53,12 +54,19 @@ pub(crate) enum Sharing {
 
 /// The system could not map the memory.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot map {bytes} bytes of memory: {source}; request less, or free some")]
+#[error("cannot map {bytes} bytes of memory: {source}{}", remedy(source))]
 pub struct MapError {
     /// The requested size, in bytes.
     pub bytes: usize,
     /// The system's error.
-    pub source: std::io::Error,
+    pub source: io::Error,
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::Unsupported => "",
+        _ => "; request less, or free some",
+    }
 }
 
 // SAFETY: the mapping belongs to no thread, and all access to it is atomic or by copies that
@@ -361,6 +369,7 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::SHARES_MEMORY;
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
@@ -392,6 +401,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no shared memory")]
     fn memory_in_huge_pages_keeps_its_content() {
+        if !SHARES_MEMORY {
+            return;
+        }
         let memory = Memory::shared_anonymous(4 * HUGE_PAGE_BYTES).unwrap();
         let at = memory.address(0, 1).unwrap().addr().get();
         assert!(at.is_multiple_of(HUGE_PAGE_BYTES), "no huge page fits at {at:#x}");
@@ -445,6 +457,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no /proc")]
     fn populated_pages_are_resident_before_their_first_access_and_keep_their_content() {
+        // Only Linux allocates pages on request.
+        if !SHARES_MEMORY {
+            return;
+        }
         let memory = Memory::private(4 << 20).unwrap();
         memory.write(5000, b"kept");
         let before = resident_bytes(&memory);

@@ -1,11 +1,9 @@
 //! Memory that other processes also map.
 
-use std::os::fd::AsFd;
-
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
-
-use crate::mapping;
 use crate::memory::{BYTES_MIN, MapError, Memory, Sharing};
+use crate::platform::fd::AsFd;
+use crate::platform::files::{bytes_and_is_named, cannot_shrink};
+use crate::platform::memory as mapping;
 
 /// The reason why a file cannot be mapped as a region.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +55,7 @@ impl Memory {
     /// ```
     pub fn shared(file: &impl AsFd, bytes: usize) -> Result<Self, ShareError> {
         let bytes = bytes.max(BYTES_MIN);
-        let found = file_bytes(file).map_err(|source| MapError { bytes, source })?;
+        let (found, _) = bytes_and_is_named(file).map_err(|source| MapError { bytes, source })?;
         if found < bytes as u64 {
             return Err(ShareError::Short { expected: bytes, found });
         }
@@ -80,12 +78,11 @@ impl Memory {
     pub fn read_only(file: &impl AsFd) -> Result<Self, ShareError> {
         let failed = |source| MapError { bytes: BYTES_MIN, source };
         // The seals are checked before the length, which can change until it is sealed.
-        let has_name = fstat(file).map_err(|errno| failed(errno.into()))?.st_nlink > 0;
-        let seals = fcntl_get_seals(file).unwrap_or(SealFlags::empty());
-        if !has_name && !seals.contains(SealFlags::SHRINK) {
+        let (_, has_name) = bytes_and_is_named(file).map_err(failed)?;
+        if !has_name && !cannot_shrink(file) {
             return Err(ShareError::Unsealed);
         }
-        let found = file_bytes(file).map_err(failed)?;
+        let (found, _) = bytes_and_is_named(file).map_err(failed)?;
         let bytes = usize::try_from(found).unwrap_or(usize::MAX);
         if bytes < BYTES_MIN {
             return Err(ShareError::Short { expected: BYTES_MIN, found });
@@ -106,8 +103,4 @@ impl Memory {
             mapping::map_anonymous_shared(bytes).map_err(|source| MapError { bytes, source })?;
         Ok(Self::mapped(base, bytes, Sharing::Shared))
     }
-}
-
-fn file_bytes(file: &impl AsFd) -> std::io::Result<u64> {
-    Ok(u64::try_from(fstat(file)?.st_size).unwrap_or(0))
 }

@@ -19,12 +19,12 @@
 //! begins. So a thread that checks who holds a segment looks at few peers, whatever their number.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::TryLockError;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
+use larder_region::platform::fd::OwnedFd;
 use larder_region::{LockError, Locks, forks, locks};
 
 use crate::process::Peers;

@@ -1,21 +1,14 @@
 //! A connection to a server.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_protocol::local::{ANSWER_BYTES_MAX, REQUEST, Region};
 use larder_protocol::meta::client::{ParsedReply, Reply, read_reply};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, recv, recvmsg, send, socket_with,
-};
+use larder_region::platform::Received;
+use larder_region::platform::socket::Socket;
 
 use super::hints::Hints;
 
@@ -25,7 +18,7 @@ pub(super) type PassedMemory = (Region, File);
 /// A connection, with the received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(super) struct Connection {
-    socket: UnixStream,
+    socket: Socket,
     received: Vec<u8>,
     /// Length of the parsed part of `received`.
     read_bytes: usize,
@@ -39,10 +32,7 @@ impl Connection {
     /// Connects, and requests the server's memory. The connection also works if the server does not
     /// support this request or refuses it.
     pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<(Self, Option<PassedMemory>)> {
-        let socket = UnixStream::from(connected(path, timeout)?);
-        socket.set_nonblocking(false)?;
-        socket.set_read_timeout(Some(timeout))?;
-        socket.set_write_timeout(Some(timeout))?;
+        let socket = Socket::connect(path, timeout)?;
         let mut connection = Self {
             socket,
             received: Vec::new(),
@@ -59,9 +49,7 @@ impl Connection {
     /// True unless the server has closed the connection or has sent unsolicited bytes. After
     /// unsolicited bytes, replies cannot be matched to requests.
     pub(super) fn is_alive(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peeked = recv(&self.socket, &mut [0; 1], flags);
-        matches!(peeked, Err(Errno::AGAIN)) && self.read_bytes == self.received.len()
+        self.socket.is_quiet() && self.read_bytes == self.received.len()
     }
 
     /// Sends all parts.
@@ -69,8 +57,7 @@ impl Connection {
         let unsent = std::mem::take(&mut self.unsent);
         for mut rest in std::iter::once(&unsent[..]).chain(parts.iter().copied()) {
             while !rest.is_empty() {
-                let sent = retry_on_intr(|| send(&self.socket, rest, SendFlags::NOSIGNAL));
-                rest = &rest[sent.map_err(timed_out)?..];
+                rest = &rest[self.socket.send(rest)?..];
             }
         }
         Ok(())
@@ -87,13 +74,11 @@ impl Connection {
     /// gone.
     pub(super) fn send_aside(&mut self, hints: &mut Hints) -> bool {
         self.take_along(hints);
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match send(&self.socket, &self.unsent, flags) {
+        match self.socket.send_now(&self.unsent) {
             Ok(sent) => {
                 self.unsent.drain(..sent);
                 true
             }
-            Err(Errno::AGAIN | Errno::INTR) => true,
             Err(_) => false,
         }
     }
@@ -133,14 +118,7 @@ impl Connection {
     /// length.
     fn receive(&mut self) -> io::Result<()> {
         self.received.reserve(RECEIVED_BYTES_MIN);
-        let received = retry_on_intr(|| {
-            recv(
-                &self.socket,
-                rustix::buffer::spare_capacity(&mut self.received),
-                RecvFlags::empty(),
-            )
-        });
-        match received.map_err(timed_out)?.0 {
+        match self.socket.receive(&mut self.received)? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
@@ -151,19 +129,9 @@ impl Connection {
         let (mut line, mut file) = (Vec::new(), None);
         while !line.ends_with(b"\n") {
             let mut bytes = [0; ANSWER_BYTES_MAX];
-            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut room);
-            let received = retry_on_intr(|| {
-                let parts = &mut [IoSliceMut::new(&mut bytes)];
-                recvmsg(&self.socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
-            });
-            let received = received.map_err(timed_out)?.bytes;
-            for message in ancillary.drain() {
-                if let RecvAncillaryMessage::ScmRights(passed) = message {
-                    // Keeps the first descriptor and closes the others.
-                    file = passed.into_iter().next().or(file);
-                }
-            }
+            let Received { bytes: received, file: attached } =
+                self.socket.receive_file(&mut bytes)?;
+            file = attached.or(file);
             if received == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
@@ -176,7 +144,7 @@ impl Connection {
             }
         }
         let line = line.strip_suffix(b"\r\n").unwrap_or(&line);
-        Ok(Region::read(line).zip(file.map(File::from)))
+        Ok(Region::read(line).zip(file))
     }
 }
 
@@ -189,28 +157,6 @@ pub(super) enum ExchangeError {
 impl From<io::Error> for ExchangeError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
-    }
-}
-
-/// Turns the error of an expired socket timeout, `EAGAIN`, into `TimedOut`.
-fn timed_out(errno: Errno) -> io::Error {
-    if errno == Errno::AGAIN { ErrorKind::TimedOut.into() } else { errno.into() }
-}
-
-/// Connects to a socket. If the server's queue of new connections is full, `connect` fails
-/// immediately with `EAGAIN`, so it is repeated until the timeout.
-fn connected(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let (address, since) = (SocketAddrUnix::new(path)?, Instant::now());
-    loop {
-        match connect(&socket, &address) {
-            Ok(()) => return Ok(socket),
-            Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < timeout => {
-                sleep(Duration::from_millis(1));
-            }
-            Err(error) => return Err(timed_out(error)),
-        }
     }
 }
 

@@ -2,11 +2,11 @@
 //! of this process.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use larder_engine::{AttachError, Config, Engine, OPENING_BYTE};
+use larder_region::platform::fd::OwnedFd;
 use larder_region::shared::ShareError;
 use larder_region::{Access, FileError, Locks, Memory, file};
 

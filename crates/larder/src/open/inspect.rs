@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use larder_engine::OPENING_BYTE;
 use larder_engine::{Broken, Dumped, Engine, PeerReport, Report, SegmentReport};
 use larder_item::{Deadline, Epoch, Meta, Second};
+use larder_region::platform::clock;
 use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::open::error::{SharedError, Unusable};
 use crate::system::clock::{Clock, Time, Wall};
@@ -96,8 +96,8 @@ impl Inspection {
 
     /// Returns the current second of the cache.
     pub fn now(&self) -> Second {
-        let lived = clock_gettime(ClockId::MonotonicCoarse)
-            .tv_sec
+        let lived = clock::monotonic_coarse()
+            .secs
             .saturating_sub(self.engine.birth().monotonic_secs)
             .saturating_add(i64::from(Epoch::FIRST_SECOND));
         if self.is_of_this_boot() {

@@ -5,8 +5,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -187,13 +187,14 @@ fn lock_to_open(file: &File, path: &Path) -> Result<Option<Locks>, SharedError> 
 
 /// True if the file is empty or was created for a cache by any version of Larder. The caller
 /// probably named any other file by mistake.
-fn may_be_replaced(file: &File) -> bool {
+fn may_be_replaced(mut file: &File) -> bool {
     let mut begins = [0; 8];
     match file.metadata() {
         Ok(metadata) if metadata.len() == 0 => true,
         _ => {
-            file.read_exact_at(&mut begins, superblock::MAGIC as u64).is_ok()
-                && u64::from_ne_bytes(begins) == MAGIC
+            file.seek(SeekFrom::Start(superblock::MAGIC as u64)).is_ok()
+                && file.read_exact(&mut begins).is_ok()
+                && [MAGIC, MAGIC.swap_bytes()].contains(&u64::from_ne_bytes(begins))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use larder_engine::ReadableUntil;
 use larder_item::{Epoch, Second};
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use larder_region::platform::{Moment, clock};
 
 /// The source of a cache's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,13 +53,13 @@ impl HandleTime {
 
 /// Returns the wall-clock time as a Unix time, in seconds.
 pub(crate) fn unix_secs() -> i64 {
-    clock_gettime(ClockId::Realtime).tv_sec
+    clock::wall().secs
 }
 
 /// Returns the time of the system's monotonic clock in milliseconds. The clock is the same for all
 /// processes.
 pub(crate) fn monotonic_ms() -> u64 {
-    ms_of(ClockId::Monotonic)
+    clock::monotonic().ms()
 }
 
 /// True if the wall clock has not passed a limit of readers.
@@ -68,27 +68,19 @@ pub(crate) fn monotonic_ms() -> u64 {
 /// coarse variant and takes 21 ns.
 #[inline]
 pub(crate) fn is_wall_before(limit: ReadableUntil) -> bool {
-    ms_of(ClockId::RealtimeCoarse) < limit.unix_ms
+    clock::wall_coarse().ms() < limit.unix_ms
 }
 
 /// Returns the limit of readers for a time of the boot clock, which counts while the machine
 /// sleeps.
 pub(crate) fn readable_until(boot_ms: u64) -> ReadableUntil {
     // Read first: time that passes before the boot clock is read makes the limit earlier.
-    let (monotonic_ms, unix_ms) = (ms_of(ClockId::MonotonicCoarse), ms_of(ClockId::RealtimeCoarse));
-    let left_ms = boot_ms.saturating_sub(ms_of(ClockId::Boottime) + COARSE_MS);
+    let (monotonic_ms, unix_ms) = (clock::monotonic_coarse().ms(), clock::wall_coarse().ms());
+    let left_ms = boot_ms.saturating_sub(clock::boot().ms() + COARSE_MS);
     match left_ms {
         0 => ReadableUntil::NEVER,
         _ => ReadableUntil { monotonic_ms: monotonic_ms + left_ms, unix_ms: unix_ms + left_ms },
     }
-}
-
-fn ms_of(clock: ClockId) -> u64 {
-    in_ms(clock_gettime(clock))
-}
-
-fn in_ms(now: Timespec) -> u64 {
-    now.tv_sec.cast_unsigned().wrapping_mul(1000).wrapping_add(now.tv_nsec as u64 / 1_000_000)
 }
 
 /// A coarse clock is late by at most the time between two timer interrupts, 10 ms.
@@ -109,7 +101,7 @@ impl Time {
     pub(crate) fn starting_now(clock: Clock) -> Self {
         Self {
             clock,
-            started_monotonic_secs: clock_gettime(ClockId::MonotonicCoarse).tv_sec,
+            started_monotonic_secs: clock::monotonic_coarse().secs,
             started_unix_secs: unix_secs(),
         }
     }
@@ -149,21 +141,21 @@ impl Time {
     /// moves no deadline.
     #[inline]
     pub(crate) fn system_second(&self) -> Second {
-        self.second_at(clock_gettime(ClockId::MonotonicCoarse).tv_sec)
+        self.second_at(clock::monotonic_coarse().secs)
     }
 
     /// Same as [`Self::system_second`], and also returns the clock in milliseconds.
     #[inline]
     pub(crate) fn system_second_and_ms(&self) -> (Second, u64) {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        (self.second_at(now.tv_sec), in_ms(now))
+        let now = clock::monotonic_coarse();
+        (self.second_at(now.secs), now.ms())
     }
 
     /// Returns the cache's time according to the system's monotonic clock, in milliseconds: the
     /// second and its part that has passed.
     pub(crate) fn system_ms(&self) -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        u64::from(self.second_at(now.tv_sec)) * 1000 + now.tv_nsec as u64 / 1_000_000
+        let now = clock::monotonic();
+        u64::from(self.second_at(now.secs)) * 1000 + u64::from(now.ns) / 1_000_000
     }
 
     #[inline]
@@ -221,9 +213,9 @@ impl Wall {
 ///
 /// Cost: two reads of a clock, without a system call.
 fn wall_ahead() -> (i64, i64) {
-    let (wall, monotonic) = (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
-    let secs = wall.tv_sec.saturating_sub(monotonic.tv_sec);
-    let ns = wall.tv_nsec - monotonic.tv_nsec;
+    let (wall, monotonic): (Moment, Moment) = (clock::wall(), clock::monotonic());
+    let secs = wall.secs.saturating_sub(monotonic.secs);
+    let ns = i64::from(wall.ns) - i64::from(monotonic.ns);
     (secs.saturating_add(ns.div_euclid(NS)), ns.rem_euclid(NS))
 }
 

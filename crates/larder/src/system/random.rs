@@ -2,8 +2,6 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use rustix::rand::{GetRandomFlags, getrandom};
-
 /// Returns a random number from the operating system.
 pub(crate) fn random() -> u64 {
     u64::from_ne_bytes(random_bytes())
@@ -11,9 +9,8 @@ pub(crate) fn random() -> u64 {
 
 /// Returns random bytes from the operating system.
 pub(crate) fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
-    const { assert!(COUNT <= 256, "longer requests may be interrupted") };
     let mut bytes = [0; COUNT];
-    if getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(COUNT) {
+    if getrandom::fill(&mut bytes).is_err() {
         // A sandbox has refused the call. The standard library finds another source, or panics.
         for part in bytes.chunks_mut(8) {
             let number = RandomState::new().build_hasher().finish().to_ne_bytes();

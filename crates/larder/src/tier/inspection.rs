@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use larder_tier::Tier;
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::platform::RealDirectory;
 use larder_tier::format::{Item, Mode, SEGMENT_BYTES};
 use larder_tier::store::{self, Damage, Findings, SalvageReport, Trust};
 

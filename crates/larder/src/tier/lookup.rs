@@ -2,12 +2,12 @@
 //! operation, so that it can do other work in between.
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use larder_region::platform::fd::BorrowedFd;
 use larder_tier::disk::DiskError;
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::platform::RealDirectory;
 use larder_tier::disk::{Page, page_bytes_mut};
 use larder_tier::store::{FindError, KeyRecords, Lookup, PageRead, Store, StoredItem};
 

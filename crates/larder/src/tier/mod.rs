@@ -37,7 +37,7 @@ use larder_engine::{Cursor, Engine, Journal, LimitError, Refusal, StoreError, Th
 use larder_item::{Deadline, Epoch, Second};
 use larder_region::forks;
 use larder_tier::compression::Compression;
-use larder_tier::disk::real::{Caution, RealDirectory};
+use larder_tier::disk::platform::{Caution, RealDirectory};
 use larder_tier::format::Uuid;
 use larder_tier::store::{FindError, Settings, StartReport, Statistics, Store};
 use larder_tier::{Entropy, Tier as Directory};
@@ -53,7 +53,7 @@ pub use settings::{Admission, DiskTier, Durability, TierError, TierMode};
 use store_journal::StoreJournal;
 use walking::Walks;
 
-pub use larder_tier::disk::real::Caution as TierCaution;
+pub use larder_tier::disk::platform::Caution as TierCaution;
 pub use larder_tier::store::{StartReport as TierStarted, Statistics as TierStatistics};
 
 /// The disk tier of a cache in one process.

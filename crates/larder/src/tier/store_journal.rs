@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use larder_engine::{Change, Entry, Refusal};
 use larder_item::{Deadline, Epoch};
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::platform::RealDirectory;
 use larder_tier::format::Item;
 use larder_tier::store::{self, Store};
 

@@ -1,6 +1,6 @@
 //! The durability of a response, and the status of a disk tier.
 
-use larder_tier::disk::real::Caution;
+use larder_tier::disk::platform::Caution;
 use larder_tier::format::Address;
 use larder_tier::store::{Durable, StartReport, Statistics};
 

@@ -1,8 +1,9 @@
 //! The reasons why a file cannot be used.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use crate::platform::{OpenError, Ownership, ownership};
 
 /// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,14 +88,6 @@ pub enum FileError {
     },
 }
 
-/// Returns an error under Miri, which does not support these calls.
-pub(crate) fn only_on_a_system(path: &Path) -> Result<(), FileError> {
-    if cfg!(miri) {
-        return Err(failed("create", path)(io::ErrorKind::Unsupported.into()));
-    }
-    Ok(())
-}
-
 /// Returns a function that converts an error of the operation `doing`. The error for a denied
 /// permission contains the file's owner and mode.
 pub(crate) fn failed(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> FileError {
@@ -109,16 +102,22 @@ pub(crate) fn failed(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> 
             _ => PathBuf::from("."),
         };
         let of = if path.symlink_metadata().is_ok() { path.clone() } else { folder };
-        match of.symlink_metadata() {
-            Ok(found) => FileError::Permission {
-                doing,
-                path,
-                of,
-                owner: found.uid(),
-                group: found.gid(),
-                mode: found.mode() & 0o7777,
-            },
-            Err(_) => FileError::System { doing, path, source },
+        match of.symlink_metadata().ok().and_then(|found| ownership(&found)) {
+            Some(Ownership { owner, group, mode }) => {
+                FileError::Permission { doing, path, of, owner, group, mode }
+            }
+            None => FileError::System { doing, path, source },
         }
+    }
+}
+
+/// Returns a function that converts an error of opening `path` for the operation `doing`.
+pub(crate) fn not_opened(doing: &'static str, path: &Path) -> impl Fn(OpenError) -> FileError {
+    let path = PathBuf::from(path);
+    move |error| match error {
+        OpenError::Missing => FileError::Missing { path: path.clone() },
+        OpenError::Exists => FileError::Exists { path: path.clone() },
+        OpenError::NotRegular => FileError::NotRegular { path: path.clone() },
+        OpenError::Other(source) => failed(doing, &path)(source),
     }
 }

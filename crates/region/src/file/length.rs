@@ -1,13 +1,11 @@
 //! The length of a region's file, and its reserved memory.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
-
 use super::error::{FileError, failed};
+use crate::platform::files;
 
 /// Extends a file to `bytes`, without reserving memory for the new part. Call
 /// [`crate::Memory::take`], which reserves the memory, before writing to the new part. For a region
@@ -27,21 +25,18 @@ pub fn extend(file: &File, bytes: u64) -> Result<(), FileError> {
 
 pub(super) fn allocate(file: &File, bytes: u64, path: &Path) -> Result<(), FileError> {
     check_limit(bytes, path)?;
-    let allocated = rustix::io::retry_on_intr(|| {
-        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes.max(1))
-    });
-    match allocated {
-        Ok(()) => Ok(()),
-        Err(errno @ (Errno::NOSPC | Errno::NOMEM | Errno::FBIG | Errno::DQUOT)) => {
-            Err(FileError::Full { path: path.into(), bytes, source: errno.into() })
-        }
-        Err(errno) => Err(failed("reserve memory for", path)(errno.into())),
-    }
+    files::allocate(file, bytes.max(1)).map_err(|source| match source.kind() {
+        ErrorKind::StorageFull
+        | ErrorKind::OutOfMemory
+        | ErrorKind::FileTooLarge
+        | ErrorKind::QuotaExceeded => FileError::Full { path: path.into(), bytes, source },
+        _ => failed("reserve memory for", path)(source),
+    })
 }
 
 /// Checks the file size limit, since the kernel sends a signal to a process that exceeds it.
 fn check_limit(bytes: u64, path: &Path) -> Result<(), FileError> {
-    match getrlimit(Resource::Fsize).current {
+    match files::bytes_max() {
         Some(limit_bytes) if bytes > limit_bytes => {
             Err(FileError::Limited { path: path.into(), bytes, limit_bytes })
         }

@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{MemfdFlags, Mode, SealFlags};
-use rustix::io::Errno;
-
-use super::error::{FileError, failed, only_on_a_system};
+use super::error::{FileError, failed};
 use super::length::allocate;
+use crate::platform::fd::AsFd;
+use crate::platform::files;
 
 /// Creates an anonymous file of `bytes` zeros with reserved memory. `name` appears in listings of
 /// mappings. The system removes the file once it is neither open nor mapped. Other processes
@@ -19,24 +17,10 @@ use super::length::allocate;
 /// [`FileError`] if memory is exhausted.
 pub fn memfd(name: &str, bytes: u64) -> Result<File, FileError> {
     let path = PathBuf::from(format!("memfd:{name}"));
-    only_on_a_system(&path)?;
-    let file = File::from(sealable(name).map_err(|errno| failed("create", &path)(errno.into()))?);
+    let file = File::from(files::sealable(name).map_err(failed("create", &path))?);
     allocate(&file, bytes, &path)?;
     Ok(file)
 }
-
-fn sealable(name: &str) -> rustix::io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // A region is never executed, and some systems require the flag for this. Kernels before Linux
-    // 6.3 do not support the flag.
-    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
-        made => made,
-    }
-}
-
-const SEALS: SealFlags =
-    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
 /// Seals a memfd permanently: its length is fixed, and only existing mappings can write to it. It
 /// can then be passed to untrusted processes. Map it before sealing it. Requires Linux 5.1.
@@ -47,7 +31,7 @@ const SEALS: SealFlags =
 /// # Errors
 /// The system's error: the file is not a memfd, or was sealed against sealing.
 pub fn seal(file: &impl AsFd) -> io::Result<()> {
-    Ok(rustix::fs::fcntl_add_seals(file, SEALS)?)
+    files::seal(file)
 }
 
 /// Seals the length of a memfd permanently, and prevents processes of other users from opening it
@@ -60,26 +44,21 @@ pub fn seal(file: &impl AsFd) -> io::Result<()> {
 /// # Errors
 /// The system's error: the file is not a memfd, or was sealed against sealing.
 pub fn seal_length(file: &impl AsFd) -> io::Result<()> {
-    rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR)?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    Ok(rustix::fs::fcntl_add_seals(file, seals)?)
+    files::seal_length(file)
 }
 
 /// True if no process can truncate the file while it is mapped, which would kill its readers with
 /// SIGBUS. Files with a name cannot be sealed in this way.
 pub fn cannot_shrink(file: &impl AsFd) -> bool {
-    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+    files::cannot_shrink(file)
 }
 
 /// True if [`seal_length`] sealed the file, so that another process can map it for writing.
 pub fn is_length_sealed(file: &impl AsFd) -> bool {
-    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| {
-        seals.contains(SealFlags::SHRINK | SealFlags::GROW)
-            && !seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE)
-    })
+    files::is_length_sealed(file)
 }
 
 /// True if [`seal`] sealed the file.
 pub fn is_sealed(file: &impl AsFd) -> bool {
-    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
+    files::is_sealed(file)
 }

@@ -1,22 +1,19 @@
 //! Existing files, by their name or by another descriptor.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{fs, io};
 
-use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno;
-
-use super::error::{FileError, failed, only_on_a_system};
+use super::error::{FileError, failed, not_opened};
+use crate::platform::fd::{AsFd, OwnedFd};
+use crate::platform::{OpenAs, file_id, files};
 
 /// Opens a file for reading and writing.
 ///
 /// # Errors
 /// [`FileError`]: the file does not exist, is not a regular file, or denies the access.
 pub fn open(path: &Path) -> Result<File, FileError> {
-    open_as(path, OFlags::RDWR)
+    open_as(path, OpenAs::Writer)
 }
 
 /// Opens a file for reading.
@@ -24,25 +21,14 @@ pub fn open(path: &Path) -> Result<File, FileError> {
 /// # Errors
 /// Same as [`open`].
 pub fn open_to_read(path: &Path) -> Result<File, FileError> {
-    open_as(path, OFlags::RDONLY)
+    open_as(path, OpenAs::Reader)
 }
 
-fn open_as(path: &Path, access: OFlags) -> Result<File, FileError> {
-    only_on_a_system(path)?;
-    // Without NONBLOCK, opening a pipe or a device could block.
-    let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Err(FileError::Missing { path: path.into() }),
-        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV) => {
-            return Err(FileError::NotRegular { path: path.into() });
-        }
-        Err(errno) => return Err(failed("open", path)(errno.into())),
-    };
-    let stat = rustix::fs::fstat(&file).map_err(|errno| failed("open", path)(errno.into()))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(file),
-        _ => Err(FileError::NotRegular { path: path.into() }),
+fn open_as(path: &Path, mode: OpenAs) -> Result<File, FileError> {
+    let file = files::open(path, mode).map_err(not_opened("open", path))?;
+    match file.metadata().map_err(failed("open", path))?.is_file() {
+        true => Ok(file),
+        false => Err(FileError::NotRegular { path: path.into() }),
     }
 }
 
@@ -52,22 +38,13 @@ fn open_as(path: &Path, access: OFlags) -> Result<File, FileError> {
 /// # Errors
 /// The system's error: `/proc` is missing, or permission is denied.
 pub fn open_again(file: &impl AsFd) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+    files::open_again(file)
 }
 
 /// True if `path` currently names this file.
 pub fn is_named(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    }
-}
-
-/// True if both descriptors refer to the same file.
-pub(crate) fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    match (rustix::fs::fstat(one), rustix::fs::fstat(other)) {
-        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        (Ok(one), Ok(other)) => file_id(&one).is_some_and(|one| Some(one) == file_id(&other)),
         _ => false,
     }
 }

@@ -2,17 +2,15 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
-
-use super::error::{FileError, failed, only_on_a_system};
+use super::error::{FileError, failed, not_opened};
 use super::length::allocate;
 use super::named::{is_named, open};
 use crate::fork::forks;
 use crate::locks::{self, LockError, Locks};
+use crate::platform::{OpenAs, files};
 
 /// Owner and permissions of a file, regardless of the umask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +103,7 @@ impl NewFile {
     /// # Errors
     /// [`FileError::Exists`] if a file with this name exists; then the new file is removed.
     pub fn publish(self) -> Result<File, FileError> {
-        self.rename(RenameFlags::NOREPLACE)
+        self.rename(files::rename_to_free)
     }
 
     /// Publishes the file as [`NewFile::publish`] does, but replaces an existing file with this
@@ -114,16 +112,21 @@ impl NewFile {
     /// # Errors
     /// [`FileError`] if the system refuses; then the new file is removed.
     pub fn replace(self) -> Result<File, FileError> {
-        self.rename(RenameFlags::empty())
+        self.rename(|from, to| fs::rename(from, to))
     }
 
-    fn rename(self, flags: RenameFlags) -> Result<File, FileError> {
+    fn rename(
+        self,
+        rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    ) -> Result<File, FileError> {
         let system = failed("name", &self.path);
         let file = self.file.try_clone().map_err(&system)?;
-        match rustix::fs::renameat_with(CWD, &self.temporary, CWD, &self.path, flags) {
+        match rename(&self.temporary, &self.path) {
             Ok(()) => Ok(file),
-            Err(Errno::EXIST) => Err(FileError::Exists { path: self.path.clone() }),
-            Err(errno) => Err(system(errno.into())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(FileError::Exists { path: self.path.clone() })
+            }
+            Err(error) => Err(system(error)),
         }
     }
 }
@@ -147,7 +150,7 @@ impl Drop for NewFile {
 /// `None` if no process is creating it.
 pub fn reserved_bytes(path: &Path) -> Option<u64> {
     let file = fs::symlink_metadata(temporary(path).ok()?).ok()?;
-    file.is_file().then(|| file.blocks() * BLOCK_BYTES)
+    file.is_file().then(|| files::reserved_bytes(&file))
 }
 
 fn temporary(path: &Path) -> Result<PathBuf, FileError> {
@@ -192,25 +195,13 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
 /// Creates an empty file that only this user can open for now. Errors contain `path`, the final
 /// name.
 fn create_exclusive(temporary: &Path, path: &Path) -> Result<File, FileError> {
-    only_on_a_system(path)?;
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(temporary, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(file.into()),
-        Err(Errno::EXIST) => Err(FileError::Exists { path: path.into() }),
-        Err(errno) => Err(failed("create", path)(errno.into())),
-    }
+    files::open(temporary, OpenAs::New).map_err(not_opened("create", path))
 }
 
-/// Sets owner, group and mode, in this order: a change of the owner clears bits of the mode.
+/// Sets the owner and the permissions of a file.
 fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
-    std::os::unix::fs::fchown(file, access.owner, access.group)
-        .and_then(|()| Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(access.mode))?))
-        .map_err(|source| FileError::System {
-            doing: "set user, group and mode of",
-            path: path.into(),
-            source,
-        })
+    files::grant(file, access.owner, access.group, access.mode).map_err(|source| {
+        let doing = "set user, group and mode of";
+        FileError::System { doing, path: path.into(), source }
+    })
 }
-
-/// The unit in which the system reports the memory of a file.
-const BLOCK_BYTES: u64 = 512;

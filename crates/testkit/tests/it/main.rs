@@ -8,6 +8,7 @@ mod figures;
 mod identifiers;
 mod memcached;
 mod plain;
+mod platforms;
 mod programs;
 mod proxy;
 mod region_format;
