@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::platform::RealDirectory;
 use larder_tier::disk::{Directory, File, PAGE_BYTES, zeroed_pages};
 use larder_tier::log::FILE_NAME;
 

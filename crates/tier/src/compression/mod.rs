@@ -5,14 +5,26 @@
 //! its values and numbers them from 1. A record with a compressed value names its dictionary, so
 //! dictionaries are never changed or removed. A newer one only serves newer records.
 
+#[cfg(not(feature = "zstd"))]
+mod absent;
+#[cfg(feature = "zstd")]
 mod codec;
 mod dictionaries;
+#[cfg(feature = "zstd")]
 mod training;
 
+#[cfg(not(feature = "zstd"))]
+use absent as codec;
+#[cfg(not(feature = "zstd"))]
+pub(crate) use absent::{SAMPLE_BYTES_MAX, train};
 pub(crate) use codec::{Frame, VALUE_BYTES_MIN, compress};
 pub use dictionaries::DictionaryDamage;
 pub(crate) use dictionaries::{Dictionaries, write_copies};
+#[cfg(feature = "zstd")]
 pub(crate) use training::{SAMPLE_BYTES_MAX, train};
+
+/// True if this build can compress and decompress values.
+pub const IS_BUILT: bool = cfg!(feature = "zstd");
 
 /// The settings of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,6 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-
 /// The calls that reach a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
@@ -164,13 +162,13 @@ impl DiskError {
     /// True if the file system is full, or the user's quota is exhausted.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.is_errno(&[Errno::NOSPC, Errno::DQUOT])
+        self.is_of_kind(&[io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded])
     }
 
     /// True if the file system is read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.is_errno(&[Errno::ROFS])
+        self.is_of_kind(&[io::ErrorKind::ReadOnlyFilesystem])
     }
 
     /// True if the disk failed to return stored bytes.
@@ -179,8 +177,7 @@ impl DiskError {
         matches!(self, Self::Io { call: Call::Read, .. })
     }
 
-    fn is_errno(&self, errnos: &[Errno]) -> bool {
-        let Self::Io { error, .. } = self else { return false };
-        Errno::from_io_error(error).is_some_and(|errno| errnos.contains(&errno))
+    fn is_of_kind(&self, kinds: &[io::ErrorKind]) -> bool {
+        matches!(self, Self::Io { error, .. } if kinds.contains(&error.kind()))
     }
 }

@@ -2,7 +2,7 @@
 //! tests.
 //!
 //! The log uses only the traits [`Directory`] and [`File`]. Their calls block, transfer whole pages
-//! of 4096 bytes, and report each failure as a [`DiskError`] with the path and the call. [`real`]
+//! of 4096 bytes, and report each failure as a [`DiskError`] with the path and the call. [`platform`]
 //! implements them with files of the operating system. `simulated`, enabled by the feature
 //! `simulation`, implements them with a disk in memory. Controlled by a seed, it loses power, tears
 //! pages and fails like a real disk. `tests/it/disk` runs the same contract tests on both.
@@ -16,11 +16,11 @@
 //!   return them and the next sync succeeds. After [`File::drop_cached`], reads return the bytes on
 //!   the disk.
 //!
-//! Files in reading order: `page`, `error`, `traits`, `real/`, `simulated/`.
+//! Files in reading order: `page`, `error`, `traits`, `platform/`, `simulated/`.
 
 mod error;
 mod page;
-pub mod real;
+pub mod platform;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 mod traits;

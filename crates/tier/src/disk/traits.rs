@@ -239,6 +239,7 @@ pub trait File: Send + Sync {
 
 /// Returns the byte offset and the length in bytes of `count` pages from page `first` on. Fails if
 /// the range exceeds the maximum length of a file.
+#[allow(dead_code, reason = "only files and the simulation call it, and a build may have neither")]
 pub(super) fn byte_range(
     call: Call,
     path: &Path,
@@ -248,6 +249,6 @@ pub(super) fn byte_range(
     const PAGES_MAX: u64 = i64::MAX as u64 / PAGE_BYTES as u64;
     match first.checked_add(count) {
         Some(end) if end <= PAGES_MAX => Ok((first * PAGE_BYTES as u64, count * PAGE_BYTES as u64)),
-        _ => Err(DiskError::io(call, path, io::Error::from(rustix::io::Errno::FBIG))),
+        _ => Err(DiskError::io(call, path, io::Error::from(io::ErrorKind::FileTooLarge))),
     }
 }

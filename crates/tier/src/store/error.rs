@@ -58,6 +58,12 @@ pub enum StartError {
     /// The system could not start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
+    /// Compression was requested, but this build does not contain it.
+    #[error(
+        "values cannot be compressed: this program was built without the feature zstd of the \
+         library; build it with this feature, or do not request compression"
+    )]
+    NoCompression,
 }
 
 fn remedy(error: &RecoveryError) -> &'static str {

@@ -42,6 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::compression;
 use crate::disk::Directory;
 use crate::flusher::Flusher;
 use crate::format::{Address, Delay, Item, KeyHasher, Mode, Record, SEGMENT_BYTES};
@@ -143,6 +144,9 @@ impl<D: Directory + 'static> Store<D> {
             ..EXTENTS_MIN => return Err(StartError::TooSmall),
             EXTENTS_MIN..=EXTENTS_MAX => {}
             _ => return Err(StartError::TooLarge),
+        }
+        if settings.compression.is_some() && !compression::IS_BUILT {
+            return Err(StartError::NoCompression);
         }
         let hasher = KeyHasher::new(&tier.manifest().hash_key);
         let is_cache = tier.manifest().mode == Mode::Cache;

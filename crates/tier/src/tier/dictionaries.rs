@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{OpenError, Tier, path};
-use crate::compression::{Dictionaries, DictionaryDamage, write_copies};
+use crate::compression::{self, Dictionaries, DictionaryDamage, write_copies};
 use crate::disk::{Directory, DiskError};
 use crate::format::{DictionaryFile, Manifest};
 
@@ -12,13 +12,13 @@ impl<D: Directory> Tier<D> {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Dictionary`] if both copies of a dictionary are damaged.
+    /// [`OpenError::Dictionary`] if both copies of a dictionary are damaged, and
+    /// [`OpenError::NoCompression`] if this build cannot read compressed values.
     pub(super) fn read_dictionaries(
         directory: &D,
         manifest: &Manifest,
     ) -> Result<(Dictionaries, Vec<DictionaryDamage>), OpenError> {
-        let count = manifest.dictionaries.unwrap_or(0);
-        let (dictionaries, damaged) = Dictionaries::read(directory, manifest.uuid, count);
+        let (dictionaries, damaged) = Self::readable_dictionaries(directory, manifest)?;
         match damaged.iter().find(|damage| damage.is_lost) {
             Some(lost) => Err(OpenError::Dictionary {
                 path: path(directory),
@@ -27,6 +27,22 @@ impl<D: Directory> Tier<D> {
             }),
             None => Ok((dictionaries, damaged)),
         }
+    }
+
+    /// Same as [`Self::read_dictionaries`], but a lost dictionary is only reported.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NoCompression`].
+    pub(super) fn readable_dictionaries(
+        directory: &D,
+        manifest: &Manifest,
+    ) -> Result<(Dictionaries, Vec<DictionaryDamage>), OpenError> {
+        if manifest.dictionaries.is_some() && !compression::IS_BUILT {
+            return Err(OpenError::NoCompression { path: path(directory) });
+        }
+        let count = manifest.dictionaries.unwrap_or(0);
+        Ok(Dictionaries::read(directory, manifest.uuid, count))
     }
 
     /// Writes the damaged copies of dictionaries again. On a full disk they stay as they are.

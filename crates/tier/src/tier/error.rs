@@ -97,6 +97,15 @@ pub enum OpenError {
         /// The smallest size.
         min_bytes: u64,
     },
+    /// The directory may hold compressed values, which this build cannot read.
+    #[error(
+        "{path} holds values that --tier-compress has compressed, and this program was built \
+         without the feature zstd of the library, which reads them; build it with this feature"
+    )]
+    NoCompression {
+        /// The directory.
+        path: String,
+    },
     /// Both copies of a dictionary are damaged.
     #[error(
         "dictionary {number} in {path} is lost, and with it the values that it compresses: \

@@ -180,8 +180,7 @@ impl<D: Directory> Tier<D> {
         let whole = file.len()?.div_ceil(SEGMENT_BYTES as u64);
         let extents = manifest.extents.min(u32::try_from(whole).unwrap_or(u32::MAX));
         let log = Arc::new(Log::new(file, Seal::of(manifest.uuid), extents));
-        let count = manifest.dictionaries.unwrap_or(0);
-        let (dictionaries, damaged) = Dictionaries::read(&directory, manifest.uuid, count);
+        let (dictionaries, damaged) = Self::readable_dictionaries(&directory, &manifest)?;
         let dictionaries = Arc::new(dictionaries);
         Ok(Self {
             directory,

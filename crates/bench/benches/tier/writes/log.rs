@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::platform::RealDirectory;
 use larder_tier::format::{Item, Mode, Uuid};
 use larder_tier::store::{Change, Durability, Durable, KeyRecords, Refusal, Settings, Store};
 use larder_tier::{Entropy, RequestedTier, Tier};

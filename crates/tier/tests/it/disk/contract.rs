@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use larder_tier::disk::real::RealDirectory;
+use larder_tier::disk::platform::RealDirectory;
 use larder_tier::disk::simulated::SimulatedDisk;
 use larder_tier::disk::{Directory, DiskError, File, PAGE_BYTES, SMALL_BYTES_MAX, zeroed_pages};
 

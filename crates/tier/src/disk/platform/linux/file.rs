@@ -187,7 +187,7 @@ impl File for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Directory, real::RealDirectory};
+    use crate::disk::{Directory, platform::RealDirectory};
 
     #[test]
     fn refused_direct_io_falls_back_to_buffered_io() {
