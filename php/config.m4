@@ -24,7 +24,14 @@ AC_MSG_RESULT([$PHP_LARDER])
 PHP_ADD_INCLUDE([$PHP_LARDER/include])
 PHP_ADD_INCLUDE([PHP_EXT_SRCDIR([larder])/src])
 dnl The library's symbols are not exported, because another extension may link a different copy.
-LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
+AS_CASE([$host_os],
+  [darwin*], [
+    LDFLAGS="$LDFLAGS -Wl,-dead_strip"
+    LARDER_LIBS="-lpthread -lm"
+  ], [
+    LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,relro,-z,now"
+    LARDER_LIBS="-lpthread -ldl -lm -lgcc_s"
+  ])
 
 LARDER_CFLAGS="-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter"
 LARDER_CFLAGS="$LARDER_CFLAGS -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1"
@@ -47,7 +54,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
     AC_DEFINE([APC_DEBUG], [1], [True in the debug build])
   fi
 
-  LARDER_APCU_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
+  LARDER_APCU_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a $LARDER_LIBS"
   PHP_SUBST([LARDER_APCU_SHARED_LIBADD])
   PHP_NEW_EXTENSION([larder_apcu], m4_normalize([
       src/apcu/counters.c
@@ -72,7 +79,7 @@ if test "$PHP_LARDER_APCU" != "no"; then
 fi
 
 if test "$PHP_LARDER_CACHE" != "no"; then
-  LARDER_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a -lpthread -ldl -lm -lgcc_s"
+  LARDER_SHARED_LIBADD="$PHP_LARDER/lib/liblarder.a $LARDER_LIBS"
   PHP_SUBST([LARDER_SHARED_LIBADD])
   PHP_NEW_EXTENSION([larder], m4_normalize([
       src/larder/cache.c

@@ -1,15 +1,13 @@
 //! Exports that open, connect and close a cache.
 
-use std::ffi::{OsStr, c_char};
+use std::ffi::c_char;
 use std::mem::size_of;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
 use larder::{Builder, Cache, Client, Clock};
 
-use crate::raw::{close, guard, put_text, reference, required_place, sized, text};
+use crate::raw::{close, guard, path_of, put_text, reference, required_place, sized, text};
 use crate::tier::{self, Tier};
 use crate::{Handle, Status};
 
@@ -167,7 +165,7 @@ pub unsafe extern "C" fn larder_connect(
     guard(|| {
         // SAFETY: the C caller upholds the pointer contract: `socket` is null or a text.
         let socket = unsafe { text(socket) }.ok_or(Status::Invalid)?;
-        let socket = Path::new(OsStr::from_bytes(socket.to_bytes()));
+        let socket = path_of(socket).map_err(|_| Status::Invalid)?;
         let client = match timeout_ms {
             0 => Client::connect(socket),
             _ => Client::connect_within(socket, Duration::from_millis(timeout_ms.into())),
@@ -326,7 +324,7 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
         Some(_) if has(flag::LARDER_SHARED_WITH_CHILDREN) => {
             Err("LARDER_SHARED_WITH_CHILDREN and a path exclude each other: a cache in a file is always shared".into())
         }
-        Some(path) => Ok(builder.shared(Path::new(OsStr::from_bytes(path.to_bytes())))),
+        Some(path) => Ok(builder.shared(path_of(path)?)),
         None => Ok(builder),
     }
 }

@@ -10,10 +10,12 @@ use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::mem::{MaybeUninit, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::slice;
 
 use larder::Lent;
+use larder_region::platform::path;
 
 use crate::Status;
 
@@ -122,6 +124,15 @@ fn is_slice<T>(start: *const T, len: usize) -> bool {
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     // SAFETY: `text` is not null; the caller guarantees the zero at its end.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// Returns the path that a text names.
+///
+/// # Errors
+/// The system has no path with these bytes. Contains the sentence for the caller.
+pub(crate) fn path_of(text: &CStr) -> Result<&Path, String> {
+    path::from_bytes(text.to_bytes())
+        .ok_or_else(|| format!("the path {} is not UTF-8", text.to_string_lossy()))
 }
 
 /// An output argument. It is not a reference, because C may pass the same address for two outputs.

@@ -1,14 +1,12 @@
 //! The disk tier of a cache: its options, and its exports.
 
-use std::ffi::{OsStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::mem::size_of;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::Duration;
 
 use larder::{Admission, DiskTier, Durability, TierMode};
 
-use crate::raw::{Callback, guard, place, put_text, reference, sized, text};
+use crate::raw::{Callback, guard, path_of, place, put_text, reference, sized, text};
 use crate::{Handle, Status};
 
 /// Values of `larder_tier.mode`.
@@ -166,7 +164,7 @@ pub(crate) unsafe fn disk(tier: *const Tier) -> Result<Option<DiskTier>, String>
     // SAFETY: the caller guarantees that `path` is null or a text.
     let path = unsafe { text(tier.path) }.filter(|path| !path.is_empty());
     let path = path.ok_or("larder_tier.path is missing: expected the path of a directory")?;
-    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let path = path_of(path)?;
     let millis =
         |ms: u32, default: u32| Duration::from_millis(if ms == 0 { default } else { ms }.into());
     let mut disk = DiskTier::new(path, tier.bytes)
