@@ -63,6 +63,7 @@ lint: ## Checks format, clippy with warnings denied, documentation, licenses and
 		--features larder-engine/interleavings,larder/interleavings -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
 		--target-dir $(dir $(BUILT))
+	packaging/platforms.sh check
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 	.ci/packages/check

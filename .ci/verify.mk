@@ -10,7 +10,7 @@ NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions \
 	python-suites python-dist python-versions node-suites node-dist node-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
-	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable tier bench-restart
+	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable platforms tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -198,6 +198,11 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 workflows: ## Checks the workflows of .github with actionlint, which Go downloads
 	go run $(ACTIONLINT) .github/workflows/*.yml
 
+# Needs wine, qemu-user and cross compilers: conformance/install.sh all.
+platforms: ## Compiles the library for macOS, FreeBSD and Windows; tests it under wine and qemu-user, 10 min
+	packaging/platforms.sh check all
+	packaging/platforms.sh run
+
 # Needs qemu-user and the C library of the other architecture: conformance/install.sh all.
 portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 min
 	packaging/portable.sh build
@@ -207,9 +212,3 @@ portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 
 # Needs root and fatrace. It watches the whole machine, so do not use the machine while it runs.
 packages: ## Writes .ci/packages/opened: the Debian packages whose files `make test` opens, 15 min
 	.ci/packages/record lint unit clients c go php readme
-
-# Needs `rustup target add aarch64-unknown-linux-gnu`, qemu-user and gcc-aarch64-linux-gnu.
-arm: ## Tests the region's copies on aarch64 under qemu-user
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
-		cargo test --target aarch64-unknown-linux-gnu -p larder-region --locked --lib

@@ -46,6 +46,9 @@ debootstrap
 default-jdk-headless            command -v java
 dpkg-dev
 flex                            command -v flex
+gcc-aarch64-linux-gnu           command -v aarch64-linux-gnu-gcc
+gcc-mingw-w64-x86-64            command -v x86_64-w64-mingw32-gcc
+gcc-riscv64-linux-gnu           command -v riscv64-linux-gnu-gcc
 gpg                             command -v gpg
 gpg-agent                       command -v gpg-agent
 haproxy
@@ -77,6 +80,8 @@ ruby
 ruby-dalli
 sasl2-bin                       command -v saslpasswd2
 valgrind
+wine                            command -v wine
+wine64                          command -v wine
 wordpress
 wordpress-theme-twentytwentythree
 xfsprogs

@@ -118,6 +118,21 @@ fn each_field_of_another_layout_is_named() {
     open(&path).validate().unwrap();
 }
 
+/// On a machine with another byte order, all numbers of the file are reversed.
+#[test]
+fn a_cache_of_a_machine_with_another_byte_order_is_refused_or_replaced() {
+    let (_folder, path) = cache_file();
+    open(&path).set("k", "v", None).unwrap();
+    for at in (0..256).step_by(8) {
+        change(&path, at, u64::swap_bytes);
+    }
+    let said = refusal(builder(&path));
+    assert!(said.contains("another byte order"), "{said}");
+    let cache = builder(&path).replaces_unusable(true).open().unwrap();
+    assert!(matches!(cache.opening(), Opening::Replaced(why) if why.contains("byte order")));
+    assert_eq!(cache.get("k"), None, "the items of the other machine cannot be read");
+}
+
 #[test]
 fn no_flipped_bit_of_the_superblock_crashes_a_process() {
     let (_folder, path) = cache_file();
