@@ -236,7 +236,7 @@ impl Place {
         // A name that was removed is not a reason to leave the cache: the processes that use it
         // still share it. A process that opens the name creates another file.
         let named = fs::metadata(path).ok()?;
-        if is_opened_from(&opened, &named) && !opened.cache.only_reads() {
+        if is_opened_from(opened, &named) && !opened.cache.only_reads() {
             return None;
         }
         match self.opened_anew() {

@@ -35,10 +35,10 @@ impl Pair {
         stats(&self.near, "stats larder")
     }
 
-    /// Waits until all connections that the near cache opens at its start are in use. An origin that
-    /// hangs earlier is `near-unreachable`, because a connection to it fails.
+    /// Waits until all connections that the near cache opens at its start are in use. An origin
+    /// that hangs earlier is `near-unreachable`, because a connection to it fails.
     fn wait_for_links(&self) {
-        // The stream of changes, two connections for fetches, two for commands, and that of `stats`.
+        // The stream of changes, two connections for fetches, two for commands, and `stats`.
         const CONNECTIONS: &str = "STAT curr_connections 6\r\n";
         let deadline = Instant::now() + Duration::from_secs(20);
         while !stats(&self.origin, "stats").contains(CONNECTIONS) {

@@ -472,5 +472,4 @@ impl Peers {
 
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
-#[cfg(target_os = "linux")]
 mod tests;

@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server", &["item", "dump", "stats", "options", "ring", "protocol", "larder"]),
     ("loadgen", &["protocol", "options"]),
     ("cli", &["item", "larder", "loadgen", "dump", "protocol", "options", "ring"]),
-    ("capi", &["larder", "item"]),
+    ("capi", &["larder", "item", "region"]),
 ];
 
 /// The crates whose modules are in layers. The top modules of such a crate (*rooms* in this file)
@@ -51,13 +51,19 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
 const UNSAFE: &[(&str, &str, &[&str])] = &[
     (
         "region",
-        "the mapping, copies of bytes that other threads may be changing, and functions that only the C library provides",
+        "the mapping, copies of bytes that other threads may be changing, and calls of the operating system",
         &[
             "fork.rs",
-            "groups.rs",
-            "locks.rs",
-            "mapping.rs",
             "memory.rs",
+            "platform/emulated.rs",
+            "platform/linux/fork.rs",
+            "platform/linux/groups.rs",
+            "platform/linux/locks.rs",
+            "platform/linux/memory.rs",
+            "platform/mmap.rs",
+            "platform/unix.rs",
+            "platform/unsupported.rs",
+            "platform/windows.rs",
             "raw/mod.rs",
             "raw/opaque.rs",
             "raw/relaxed.rs",

@@ -21,6 +21,7 @@ const SEPARATE: &[(&str, &str, &str)] = &[
         "killed",
         "it traces a child instruction by instruction, and has its own main function",
     ),
+    ("larder", "private", "it also runs on systems for which the other tests do not compile"),
     ("larder", "storm", "it starts itself again as the processes that it kills"),
     ("larder-server", "crowds", "its tests raise the limit of open files"),
     ("larder-server", "latency", "its tests judge milliseconds"),

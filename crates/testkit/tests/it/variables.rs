@@ -13,6 +13,7 @@ const DESCRIBED_ELSEWHERE: &[&str] = &[
     "CACHE_SOCKET",
     "CARGO",
     "CARGO_CFG_TARGET_ARCH",
+    "CARGO_CFG_TARGET_OS",
     "CARGO_HOME",
     "CC",
     "CURDIR",

@@ -2,10 +2,11 @@
 //! tests.
 //!
 //! The log uses only the traits [`Directory`] and [`File`]. Their calls block, transfer whole pages
-//! of 4096 bytes, and report each failure as a [`DiskError`] with the path and the call. [`platform`]
-//! implements them with files of the operating system. `simulated`, enabled by the feature
-//! `simulation`, implements them with a disk in memory. Controlled by a seed, it loses power, tears
-//! pages and fails like a real disk. `tests/it/disk` runs the same contract tests on both.
+//! of 4096 bytes, and report each failure as a [`DiskError`] with the path and the call.
+//! [`platform`] implements them with files of the operating system. `simulated`, enabled by the
+//! feature `simulation`, implements them with a disk in memory. Controlled by a seed, it loses
+//! power, tears pages and fails like a real disk. `tests/it/disk` runs the same contract tests on
+//! both.
 //!
 //! The traits guarantee this after a power loss:
 //!

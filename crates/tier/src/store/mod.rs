@@ -126,6 +126,18 @@ pub struct Store<D: Directory> {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// Checks what this build and the catalog support.
+fn check<D: Directory>(tier: &Tier<D>, settings: &Settings) -> Result<(), StartError> {
+    if settings.compression.is_some() && !compression::IS_BUILT {
+        return Err(StartError::NoCompression);
+    }
+    match tier.log().extents() {
+        ..EXTENTS_MIN => Err(StartError::TooSmall),
+        EXTENTS_MIN..=EXTENTS_MAX => Ok(()),
+        _ => Err(StartError::TooLarge),
+    }
+}
+
 impl<D: Directory + 'static> Store<D> {
     /// Recovers a directory and opens the store. Calls `progress` with the number of parts read so
     /// far and their total.
@@ -140,14 +152,7 @@ impl<D: Directory + 'static> Store<D> {
         settings: Settings,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(Self, StartReport), StartError> {
-        match tier.log().extents() {
-            ..EXTENTS_MIN => return Err(StartError::TooSmall),
-            EXTENTS_MIN..=EXTENTS_MAX => {}
-            _ => return Err(StartError::TooLarge),
-        }
-        if settings.compression.is_some() && !compression::IS_BUILT {
-            return Err(StartError::NoCompression);
-        }
+        check(&tier, &settings)?;
         let hasher = KeyHasher::new(&tier.manifest().hash_key);
         let is_cache = tier.manifest().mode == Mode::Cache;
         let catalog_bytes_max = settings.catalog_bytes_max;

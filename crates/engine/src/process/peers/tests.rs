@@ -2,6 +2,7 @@ use std::fs;
 use std::mem;
 
 use larder_region::layout::PEERS_MAX;
+use larder_region::platform::SHARES_MEMORY;
 
 use crate::engine::Engine;
 use crate::fixtures::{SMALL, two_peers_of};
@@ -27,6 +28,9 @@ fn resident_bytes(engine: &Engine) -> usize {
 /// has 8 GiB.
 #[test]
 fn rows_of_peers_take_memory_only_where_they_hold_something() {
+    if !SHARES_MEMORY {
+        return;
+    }
     const PAGE_BYTES: usize = 4096;
     const ROW_BYTES: usize = 2 << 20;
     let (memory_bytes, memory_bytes_max) = (256 << 20, 256 << 30);
@@ -73,6 +77,9 @@ fn rows_of_peers_take_memory_only_where_they_hold_something() {
 /// A process that joins a large table looks at a few rows, and later processes look at the others.
 #[test]
 fn processes_that_join_a_large_table_find_all_dead_peers_together() {
+    if !SHARES_MEMORY {
+        return;
+    }
     const PEERS: u32 = 200;
     let config = Config { peers: PEERS, ..SMALL };
     let (first, dead) = two_peers_of(&config);
@@ -97,6 +104,9 @@ fn processes_that_join_a_large_table_find_all_dead_peers_together() {
 /// A table without a free row accepts no process before another process has left.
 #[test]
 fn the_last_of_4096_processes_joins_and_the_next_one_finds_no_row() {
+    if !SHARES_MEMORY {
+        return;
+    }
     let config = Config { peers: PEERS_MAX as u32, ..SMALL };
     let (first, second) = two_peers_of(&config);
     let layout = *first.region().layout();
