@@ -10,7 +10,7 @@ NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions \
 	python-suites python-dist python-versions node-suites node-dist node-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
-	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable platforms tier bench-restart
+	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable static-suites platforms tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -204,9 +204,17 @@ platforms: ## Compiles the library for macOS, FreeBSD and Windows; tests it unde
 	packaging/platforms.sh run
 
 # Needs qemu-user and the C library of the other architecture: conformance/install.sh all.
-portable: ## Builds programs for glibc 2.28 on amd64 and arm64 and runs them, 7 min
+portable: ## Builds programs for glibc 2.28 and static ones on amd64 and arm64, and runs them, 14 min
 	packaging/portable.sh build
 	packaging/portable.sh check
+
+# The static programs of `portable` for this machine, with the quick client suites.
+static-suites: ## Runs the quick client suites on a static larderd, 3 min
+	packaging/portable.sh build $$(dpkg --print-architecture)-musl
+	set -e; for suite in $(SUITES); do \
+		LARDERD=$(abspath $(or $(CARGO_TARGET_DIR),target))/portable/$$(dpkg --print-architecture)-musl/larderd \
+		LARDER=$(abspath $(or $(CARGO_TARGET_DIR),target))/portable/$$(dpkg --print-architecture)-musl/larder \
+		conformance/clients/$$suite.sh; done
 
 ## Not run unless named
 # Needs root and fatrace. It watches the whole machine, so do not use the machine while it runs.

@@ -113,6 +113,7 @@ debs
 if [ "$verb" = all ]; then
     for architecture in amd64 arm64; do
         tarball "$architecture"
+        tarball "$architecture-musl"
         rpm "$architecture"
     done
     components

@@ -54,7 +54,7 @@ test_for() {
     command -v "$2" >/dev/null || fail "$2 is missing: conformance/install.sh all"
     command -v "${3%% *}" >/dev/null || fail "${3%% *} is missing: conformance/install.sh all"
     env "CARGO_TARGET_${variable}_LINKER=$2" "CARGO_TARGET_${variable}_RUNNER=$3" \
-        cargo test --locked --no-fail-fast --target-dir "$target/platforms" --target "$1" "${tested[@]}" \
+        cargo test --locked --no-fail-fast --no-default-features --target-dir "$target/platforms" --target "$1" "${tested[@]}" \
         -- "${@:4}"
 }
 

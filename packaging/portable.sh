@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Builds larderd and larder for glibc 2.28 and newer, on amd64 and on arm64, into target/portable:
-# portable.sh build [ARCHITECTURE...]. `portable.sh check [ARCHITECTURE...]` checks these programs:
-# the symbols that they need, and that they start, store, read and find their items again after a
-# restart. Programs of another architecture run under qemu-user, which does not support io_uring.
+# Builds larderd and larder into target/portable: portable.sh build [WHERE...]. WHERE is amd64 or
+# arm64, for glibc 2.28 and newer, or amd64-musl or arm64-musl: static programs, which need no C
+# library. `portable.sh check [WHERE...]` checks these programs: the libraries and symbols that they
+# need, and that they start, store, read and find their items again after a restart; as root, the
+# static ones also in a root without any library. Programs of another architecture run under
+# qemu-user, which does not support io_uring.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,20 +23,29 @@ fail() {
 # Prints the kernel's name of an architecture, for Debian's name.
 machine_of() {
     case $1 in
-        amd64) echo x86_64 ;;
-        arm64) echo aarch64 ;;
-        *) fail "no programs for $1, expected amd64 or arm64" ;;
+        amd64 | amd64-musl) echo x86_64 ;;
+        arm64 | arm64-musl) echo aarch64 ;;
+        *) fail "no programs for $1, expected amd64, arm64, amd64-musl or arm64-musl" ;;
+    esac
+}
+
+# Prints Rust's name of a target.
+triple_of() {
+    case $1 in
+        *-musl) echo "$(machine_of "$1")-unknown-linux-musl" ;;
+        *) echo "$(machine_of "$1")-unknown-linux-gnu" ;;
     esac
 }
 
 build() {
-    local triple
-    triple=$(machine_of "$1")-unknown-linux-gnu
+    local triple version=
+    triple=$(triple_of "$1")
+    [[ $1 == *-musl ]] || version=.$glibc
     # The linker strips the programs, because this machine's strip supports only its own
     # architecture.
     PATH=$(realpath "$tools/bin"):$PATH CARGO_PROFILE_RELEASE_DEBUG=false \
         CARGO_PROFILE_RELEASE_STRIP=symbols \
-        cargo zigbuild --release --locked --target "$triple.$glibc" \
+        cargo zigbuild --release --locked --target "$triple$version" \
         --package larder-server --package larder-cli
     install -D -t "$portable/$1" "$target/$triple/release/larderd" "$target/$triple/release/larder"
 }
@@ -52,14 +63,31 @@ needs_of() {
     esac
 }
 
+# An arm64 kernel can have pages of 64 KiB, and refuses programs with a smaller alignment:
+# check_alignment WHERE FILE
+check_alignment() {
+    local needed
+    [[ $1 == arm64* ]] || return 0
+    for needed in $(needs_of alignments "$2"); do
+        [ $((needed)) -ge 65536 ] || fail "$2 is aligned to $needed bytes, expected 0x10000"
+    done
+}
+
 # Fails if a program needs more than glibc of that version: check_needs ARCHITECTURE PROGRAM
 check_needs() {
     local file=$portable/$1/$2 needed machine versions symbols
     machine=$(readelf --file-header "$file" | sed -n 's/ *Machine: *//p')
     case $1:$machine in
-        amd64:*X86-64 | arm64:AArch64) ;;
+        amd64*:*X86-64 | arm64*:AArch64) ;;
         *) fail "$file is for $machine, expected $1" ;;
     esac
+    if [[ $1 == *-musl ]]; then
+        [ -z "$(needs_of libraries "$file")" ] ||
+            fail "$file needs $(needs_of libraries "$file"), expected a static program"
+        check_alignment "$1" "$file"
+        echo "portable: $1/$2 needs no library"
+        return
+    fi
     for needed in $(needs_of libraries "$file"); do
         [[ $needed =~ ^(lib(c|m|dl|rt|pthread)|ld-linux[-a-z0-9]*)\.so\.[0-9]+$ ]] ||
             fail "$file needs $needed, expected only libraries of glibc"
@@ -75,10 +103,7 @@ check_needs() {
             fail "$file needs $needed, expected at most GLIBC_$glibc; symbols: $symbols"
         fi
     done
-    # An arm64 kernel can have pages of 64 KiB, and refuses programs with a smaller alignment.
-    [ "$1" = amd64 ] || for needed in $(needs_of alignments "$file"); do
-        [ $((needed)) -ge 65536 ] || fail "$file is aligned to $needed bytes, expected 0x10000"
-    done
+    check_alignment "$1" "$file"
     echo "portable: $1/$2 needs $(tail -n 1 <<<"$versions")," $(needs_of libraries "$file")
 }
 
@@ -90,7 +115,29 @@ run() {
     if [ "$machine" = "$(uname -m)" ]; then
         exec "$portable/$architecture/$program" "$@"
     fi
-    exec "qemu-$machine" -L "/usr/$machine-linux-gnu" "$portable/$architecture/$program" "$@"
+    [[ $architecture == *-musl ]] || set -- -L "/usr/$machine-linux-gnu" \
+        "$portable/$architecture/$program" "$@"
+    [[ $architecture != *-musl ]] || set -- "$portable/$architecture/$program" "$@"
+    exec "qemu-$machine" "$@"
+}
+
+# Runs a static program in a root that contains only the program: check_root WHERE
+check_root() {
+    local root=$folder/root
+    [ "$(id -u)" = 0 ] && [ "$(machine_of "$1")" = "$(uname -m)" ] || return 0
+    rm -rf "$root"
+    install -D -t "$root" "$portable/$1/larderd" "$portable/$1/larder"
+    mkdir "$root/tmp" "$root/dev"
+    mknod -m 666 "$root/dev/null" c 1 3
+    chroot "$root" /larderd -u 65534 -s /tmp/socket -m 64 >"$log" 2>&1 &
+    server=$!
+    chroot "$root" /larder ping --wait 30 --server unix:/tmp/socket >/dev/null ||
+        fail "larderd for $1 does not answer in a root without libraries"
+    chroot "$root" /larder set greeting hello --server unix:/tmp/socket
+    [ "$(chroot "$root" /larder get greeting --server unix:/tmp/socket)" = hello ] ||
+        fail "larderd for $1 does not return a value in a root without libraries"
+    stop "$1"
+    echo "portable: $1 serves in a root without libraries"
 }
 
 # Starts larderd with its items in a file: start ARCHITECTURE
@@ -155,10 +202,10 @@ check_service() {
 
 verb=${1:-}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- amd64 arm64
+[ $# -gt 0 ] || set -- amd64 arm64 amd64-musl arm64-musl
 case $verb in
     build)
-        for architecture; do packaging/zig.sh "$(machine_of "$architecture")-unknown-linux-gnu"; done
+        for architecture; do packaging/zig.sh "$(triple_of "$architecture")"; done
         for architecture; do build "$architecture"; done
         ;;
     check)
@@ -169,6 +216,7 @@ case $verb in
         for architecture; do
             for program in larderd larder; do check_needs "$architecture" "$program"; done
             check_service "$architecture"
+            [[ $architecture != *-musl ]] || check_root "$architecture"
         done
         ;;
     *) fail "the first argument is '$verb', expected build or check" ;;
