@@ -127,9 +127,8 @@ check_root() {
     [ "$(id -u)" = 0 ] && [ "$(machine_of "$1")" = "$(uname -m)" ] || return 0
     rm -rf "$root"
     install -D -t "$root" "$portable/$1/larderd" "$portable/$1/larder"
-    mkdir "$root/tmp" "$root/dev"
-    mknod -m 666 "$root/dev/null" c 1 3
-    chroot "$root" /larderd -u 65534 -s /tmp/socket -m 64 >"$log" 2>&1 &
+    mkdir --mode=1777 "$root/tmp"
+    chroot --userspec=65534:65534 "$root" /larderd -s /tmp/socket -m 64 >"$log" 2>&1 &
     server=$!
     chroot "$root" /larder ping --wait 30 --server unix:/tmp/socket >/dev/null ||
         fail "larderd for $1 does not answer in a root without libraries"
@@ -178,7 +177,7 @@ check_service() {
     rm -f "$folder/items"
     start "$1"
     # If io_uring is not available, larderd logs this and continues with epoll.
-    loop=$(sed -n 's/^workers wait by //p; s/.*io_uring cannot be used.*; \(epoll\) .*/\1/p' "$log")
+    loop=$(sed -n 's/.* info workers wait by //p; s/.*io_uring cannot be used.*; \(epoll\) .*/\1/p' "$log")
     [ -n "$loop" ] || fail "larderd for $1 does not log how its workers wait"
     [ "$machine" = "$(uname -m)" ] || [ "$loop" = epoll ] ||
         fail "larderd for $1 waits by $loop under qemu, expected epoll"

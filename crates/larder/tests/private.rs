@@ -32,7 +32,10 @@ fn a_deadline_passes_by_the_clock_of_the_system() {
     cache.set("short", "v", Some(Duration::from_secs(2))).unwrap();
     cache.set("long", "v", Some(Duration::from_secs(3600))).unwrap();
     while cache.get("short").is_some() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "a deadline of two seconds never passes");
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "a deadline of two seconds never passes"
+        );
         thread::sleep(Duration::from_millis(20));
     }
     // A cache counts whole seconds.
