@@ -142,6 +142,9 @@ pages:
 	rm -rf target/pages
 	LARDER_PAGES=$(CURDIR)/target/pages cargo test --locked -p larder-cli --bin larder pages
 
+publish: ## Publishes the built files of a release; DRY=1 only shows and checks them: docs/releases.md
+	packaging/publish/publish.py $(if $(filter-out 0,$(DRY)),--dry)
+
 names: ## Writes the names that packaging/owner.toml has chosen into all files
 	packaging/publish/names.py
 
