@@ -67,6 +67,7 @@ lint: ## Checks format, clippy with warnings denied, documentation, licenses and
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 	.ci/packages/check
+	packaging/publish/tests/test_names.py
 
 # LARDERD makes the tests use the release binary. The server's tests run with each of the two I/O
 # loops.
@@ -140,6 +141,12 @@ release: build pages
 pages:
 	rm -rf target/pages
 	LARDER_PAGES=$(CURDIR)/target/pages cargo test --locked -p larder-cli --bin larder pages
+
+publish: ## Publishes the built files of a release; DRY=1 only shows and checks them: docs/releases.md
+	packaging/publish/publish.py $(if $(filter-out 0,$(DRY)),--dry)
+
+names: ## Writes the names that packaging/owner.toml has chosen into all files
+	packaging/publish/names.py
 
 fuzz: ## Fuzzes TARGET until it finds something
 	fuzz/run.sh $(TARGET)

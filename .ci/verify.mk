@@ -10,7 +10,7 @@ NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions \
 	python-suites python-dist python-versions node-suites node-dist node-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
-	deploy-test helm-test book-test package-test rpm-test sign-test crates-test msrv others workflows portable static-suites platforms tier bench-restart
+	deploy-test helm-test book-test package-test rpm-test sign-test publish-test crates-test msrv others workflows portable static-suites platforms tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -183,6 +183,11 @@ rpm-test: pages ## Checks the RPM package, and installs, upgrades and removes it
 
 sign-test: ## Signs the checksums of a release with a key of the run, and verifies them
 	packaging/sign-test.sh
+
+# Needs the packages of conformance/install.sh all. Its name is not that of the verb that publishes.
+publish-test: ## Publishes a release to places on this machine, and makes each fault that `make publish` finds, 4 min
+	packaging/publish/tests/test_checks.py
+	packaging/publish/tests/test_publish.py
 
 crates-test: ## Packages the crates, and builds and runs a program outside of the checkout
 	packaging/crates-test.sh

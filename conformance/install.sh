@@ -41,6 +41,7 @@ verify_packages="
 bison                           command -v bison
 chromium
 cpio                            command -v cpio
+createrepo-c                    command -v createrepo_c
 curl                            command -v curl
 debootstrap
 default-jdk-headless            command -v java
@@ -76,6 +77,7 @@ qemu-user
 rocksdb-tools
 rpm                             command -v rpm
 rpm2cpio                        command -v rpm2cpio
+rsync                           command -v rsync
 ruby
 ruby-dalli
 sasl2-bin                       command -v saslpasswd2

@@ -22,6 +22,7 @@ function platformPackage() {
         version: source.version,
         description: `The native module of ${source.name} for ${platforms[0]}`,
         license: source.license,
+        repository: source.repository,
         engines: source.engines,
         main: 'larder.node',
         files: ['larder.node'],

@@ -13,8 +13,7 @@ target=${CARGO_TARGET_DIR:-target}
 built=$target/release
 pages=target/pages
 dist=${LARDER_DIST:-target/dist}
-# The same variables as for other Debian tools.
-maintainer="${DEBFULLNAME:-The authors of Larder} <${DEBEMAIL:-larder@localhost}>"
+maintainer=$(packaging/maintainer.sh)
 # The time of the commit, so that equal sources produce equal files.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git show --no-patch --format=%ct HEAD)}
 

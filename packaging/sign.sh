@@ -35,7 +35,10 @@ fi
 
 cd "$1"
 rm -f SHA256SUMS SHA256SUMS.asc
-sha256sum -- * >SHA256SUMS
+# Packages of other languages are in folders, which have their own places.
+find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\0' | sort --zero-terminated |
+    xargs --null sha256sum -- >SHA256SUMS.new
+mv SHA256SUMS.new SHA256SUMS
 sha256sum --check --quiet SHA256SUMS
 if [ -n "$key" ]; then
     sign SHA256SUMS SHA256SUMS.asc

@@ -10,7 +10,7 @@ root=$(cd "$here/.." && pwd)
 built=${CARGO_TARGET_DIR:-$root/target}/php
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
 version=$version-${LARDER_DEB_REVISION:-1}
-maintainer="${DEBFULLNAME:-The authors of Larder} <${DEBEMAIL:-larder@localhost}>"
+maintainer=$("$root/packaging/maintainer.sh")
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" show --no-patch --format=%ct HEAD)}
 date=$(date --utc --date="@$SOURCE_DATE_EPOCH" --rfc-email)
 php=$(php-config --version | cut -d. -f1,2)

@@ -17,7 +17,7 @@ free_port() {
 }
 
 mkdir "$folder/module"
-printf 'module larder.example/bigcache\n\ngo 1.21\n\nrequire %s %s\n' "$module" "$version" \
+printf 'module bigcache.test/bigcache\n\ngo 1.21\n\nrequire %s %s\n' "$module" "$version" \
     >"$folder/module/go.mod"
 (cd "$folder/module" && GOFLAGS=-mod=mod go build -buildvcs=false -o "$folder/theirs" \
     "$module/server") >"$folder/build" 2>&1 || fail "cannot build $module: $(cat "$folder/build")"

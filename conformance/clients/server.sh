@@ -100,7 +100,7 @@ enter_module_of_gomemcache() {
     command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
     mkdir "$folder/module"
     cd "$folder/module"
-    go mod init larder.example/clients >/dev/null 2>&1
+    go mod init clients.test/clients >/dev/null 2>&1
     go get "github.com/bradfitz/gomemcache@$version" >/dev/null 2>&1 || fail "cannot download gomemcache"
 }
 

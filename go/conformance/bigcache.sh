@@ -27,7 +27,7 @@ all_failed=0
 for version in $versions; do
     mkdir "$folder/$version"
     cd "$folder/$version"
-    go mod init larder.example/bigcache >/dev/null 2>&1
+    go mod init bigcache.test/bigcache >/dev/null 2>&1
     go mod edit -require=larder.example/larder@v0.0.0 -replace=larder.example/larder="$root/go"
     theirs=$(go mod download -json "github.com/allegro/bigcache/v3@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
     [ -d "$theirs" ] || fail "cannot download BigCache $version"

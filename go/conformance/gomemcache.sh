@@ -14,7 +14,7 @@ link_as_memcached
 start_on_port 11211 -t 1
 mkdir "$folder/module"
 cd "$folder/module"
-go mod init larder.example/gomemcache >/dev/null 2>&1
+go mod init gomemcache.test/gomemcache >/dev/null 2>&1
 go mod edit -require=larder.example/larder@v0.0.0 -replace=larder.example/larder="$root/go"
 theirs=$(go mod download -json "github.com/bradfitz/gomemcache@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 [ -d "$theirs" ] || fail "cannot download gomemcache"

@@ -1,7 +1,7 @@
 // Command dist writes the Go modules as a file-system proxy, from which `go get` fetches them:
 //
 //	go run . -version v0.1.0 -out DIR
-//	GOPROXY=file://DIR,$(go env GOPROXY) GONOSUMDB=larder.example/* go get ...
+//	GOPROXY=file://DIR,$(go env GOPROXY) GONOSUMDB=larder.example/larder go get ...
 //
 // It packs the files that git tracks, and the files that -with adds to a module. The replace
 // directives that connect the modules in this folder do not affect users of the modules; the packed

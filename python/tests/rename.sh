@@ -8,7 +8,7 @@ python=$(realpath --no-symlinks "$1")
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
-"$here/../packaging/renamed.sh" "$copy"
+"$here/../packaging/publish/renamed.py" "$copy"
 cp "$here"/larder_cache/_larder.*.so "$copy/python/sample_pkg/"
 PYTHONPATH=$copy/python "$python" -P -c "
 import sample_pkg

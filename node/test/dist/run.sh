@@ -21,6 +21,8 @@ dist=$(realpath "$1")
 shift
 [ $# -gt 0 ] || set -- files symbols installed arm64 musl equal
 name=$("$node/manifest.mjs" name)
+# npm names the file of @SCOPE/NAME SCOPE-NAME.
+file=${name#@} file=${file/\//-}
 version=$(sed -n 's/^    "version": "\(.*\)",/\1/p' "$node/package.json")
 platforms=(linux-x64-gnu linux-arm64-gnu linux-x64-musl linux-arm64-musl)
 
@@ -30,7 +32,7 @@ fail() {
 }
 
 # Prints the file of the package, or of that of a platform.
-file_of() { echo "$dist/$name${1:+-$1}-$version.tgz"; }
+file_of() { echo "$dist/$file${1:+-$1}-$version.tgz"; }
 
 check_files() {
     local platform count

@@ -11,7 +11,7 @@ cp "$package"/examples/next/{cache-handler.cjs,use-cache.cjs} .
 cp "$package/examples/next/next.config.mjs" example.config.mjs
 # Next.js bundles only what is in the folder.
 rm node_modules/larder-cache
-mkdir node_modules/larder-cache
+mkdir -p node_modules/larder-cache
 cp -r "$package"/{package.json,dist,larder.node} node_modules/larder-cache/
 export CACHE=$FOLDER/site.larder NEXT_TELEMETRY_DISABLED=1
 "$package/node_modules/.bin/tsc" --project types

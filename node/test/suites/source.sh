@@ -31,6 +31,7 @@ enter_suite() {
         echo "$*" >installed
     fi
     rm -rf node_modules/larder-cache
+    mkdir -p "$(dirname node_modules/larder-cache)"
     ln -s "$package" node_modules/larder-cache
 }
 

@@ -105,8 +105,8 @@ class Go:
         self._program = str(folder / "peer")
         shutil.copy(Path(__file__).parent / "go_peer/main.go", folder)
         edits = []
-        for module, path in (("larder", "go"), ("larder/shared", "go/shared")):
-            name = f"larder.example/{module}"
+        core = "larder.example/larder"
+        for name, path in ((core, "go"), (f"{core}/shared", "go/shared")):
             edits += [f"-require={name}@v0.0.0", f"-replace={name}={ROOT / path}"]
         for command in (["mod", "init", "peer"], ["mod", "edit", *edits], ["build", "-o", "peer"]):
             subprocess.run([go, *command], cwd=folder, check=True, timeout=170, capture_output=True)

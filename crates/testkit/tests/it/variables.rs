@@ -22,6 +22,7 @@ const DESCRIBED_ELSEWHERE: &[&str] = &[
     "DESTDIR",
     "DJANGO_SETTINGS_MODULE",
     "DPKG_ROOT",
+    "HELM_REGISTRY_CONFIG",
     "JOURNAL_STREAM",
     "LARDERD_DETACHED",
     "LARDERD_SUCCEEDS",
@@ -42,8 +43,12 @@ const DESCRIBED_ELSEWHERE: &[&str] = &[
     "PATH",
     "PREFIX",
     "PYTHONPATH",
+    "REGISTRY_AUTH_FILE",
+    "RUSTUP_HOME",
     "SOURCE_DATE_EPOCH",
+    "TWINE_USERNAME",
     "USE_ZEND_ALLOC",
+    "XDG_RUNTIME_DIR",
 ];
 
 /// Variables that a test or a script sets for a program that it starts.
