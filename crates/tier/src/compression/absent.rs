@@ -4,7 +4,7 @@
 use crate::format::RecordFault;
 
 /// Shorter values are not compressed.
-pub(crate) const VALUE_BYTES_MIN: usize = usize::MAX;
+pub(crate) const VALUE_BYTES_MIN: usize = 64;
 /// The length of the samples for training.
 pub(crate) const SAMPLE_BYTES_MAX: usize = 0;
 
