@@ -53,6 +53,8 @@ gcc-riscv64-linux-gnu           command -v riscv64-linux-gnu-gcc
 gpg                             command -v gpg
 gpg-agent                       command -v gpg-agent
 haproxy
+libc6-dev-arm64-cross
+libc6-dev-riscv64-cross
 libevent-dev
 libffi-dev
 libsasl2-dev

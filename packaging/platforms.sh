@@ -54,17 +54,21 @@ test_for() {
     command -v "$2" >/dev/null || fail "$2 is missing: conformance/install.sh all"
     command -v "${3%% *}" >/dev/null || fail "${3%% *} is missing: conformance/install.sh all"
     env "CARGO_TARGET_${variable}_LINKER=$2" "CARGO_TARGET_${variable}_RUNNER=$3" \
-        cargo test --locked --no-fail-fast --no-default-features --target-dir "$target/platforms" --target "$1" "${tested[@]}" \
-        -- "${@:4}"
+        cargo test --locked --no-fail-fast --no-default-features \
+        --target-dir "$target/platforms" --target "$1" "${tested[@]}" -- "${@:4}"
 }
 
+# The smaps of a process under qemu-user describe the memory of qemu.
+of_smaps=(--skip memory_in_huge_pages --skip populated_pages)
+
 run_arm64() {
-    test_for aarch64-unknown-linux-gnu aarch64-linux-gnu-gcc "qemu-aarch64 -L /usr/aarch64-linux-gnu"
+    test_for aarch64-unknown-linux-gnu aarch64-linux-gnu-gcc \
+        "qemu-aarch64 -L /usr/aarch64-linux-gnu" "${of_smaps[@]}"
 }
 
 run_riscv64() {
     test_for riscv64gc-unknown-linux-gnu riscv64-linux-gnu-gcc \
-        "qemu-riscv64 -L /usr/riscv64-linux-gnu"
+        "qemu-riscv64 -L /usr/riscv64-linux-gnu" "${of_smaps[@]}"
 }
 
 run_wine() {
