@@ -31,7 +31,18 @@ async fn never() -> Result<&'static str, String> {
 
 /// Returns once `count` callers wait for the load of `k`.
 async fn until_waiting(cache: &Cache, count: usize) {
-    while cache.shared().flights.followers(b"k") < count {
+    until(|| cache.shared().flights.followers(b"k") == count).await;
+}
+
+/// Returns once a load has begun.
+async fn until_loading(cache: &Cache) {
+    until(|| !cache.shared().flights.is_empty()).await;
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "no such number of loads or callers");
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -105,9 +116,7 @@ fn if_the_task_that_loads_is_dropped_a_waiting_task_loads() {
         runtime.block_on(async {
             let leader = gated(&cache, FOREVER, &Arc::default(), Ok("lost"));
 
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let tasks: Vec<_> = (0..100).map(|_| waiting(&cache, Some("own"))).collect();
             until_waiting(&cache, 100).await;
             leader.abort();
@@ -127,9 +136,7 @@ fn tasks_that_wait_may_be_dropped() {
         let (cache, gate) = (cache(), Arc::new(Notify::new()));
         runtime.block_on(async {
             let leader = gated(&cache, FOREVER, &gate, Ok("value"));
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let dropped: Vec<_> = (0..50).map(|_| waiting(&cache, None)).collect();
             let kept: Vec<_> = (0..50).map(|_| waiting(&cache, None)).collect();
             until_waiting(&cache, 100).await;
@@ -153,9 +160,7 @@ fn tasks_that_wait_receive_the_error_and_later_ones_load() {
         let (cache, gate) = (cache(), Arc::new(Notify::new()));
         runtime.block_on(async {
             let leader = gated(&cache, FOREVER, &gate, Err("no database".to_owned()));
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let tasks: Vec<_> = (0..100).map(|_| waiting(&cache, None)).collect();
             until_waiting(&cache, 100).await;
             gate.notify_one();
@@ -184,9 +189,7 @@ fn tasks_that_wait_for_a_loader_that_panics_receive_an_error() {
                 };
                 of_leader.get_or_load_async("k", &FOREVER, load).await
             });
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let task = waiting(&cache, None);
             until_waiting(&cache, 1).await;
             opened.notify_one();
@@ -205,9 +208,7 @@ fn a_load_that_takes_longer_than_the_timeout_is_repeated() {
         let options = FOREVER.timeout(Duration::from_millis(20));
         runtime.block_on(async {
             let late = gated(&cache, options, &gate, Ok("late"));
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let error = cache.get_or_load_async("k", &options, never).await.unwrap_err();
             assert!(matches!(error, LoadError::TimedOut(_)), "{error}");
             let newer = cache.get_or_load_async("k", &options, || ready(Ok::<_, String>("newer")));
@@ -241,9 +242,7 @@ fn threads_and_tasks_share_a_load() {
         // The task that loads makes progress only if the threads of the runtime do not wait.
         runtime.block_on(async {
             let leader = gated(&cache, FOREVER, &gate, Ok("of the task"));
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let of_thread = cache.clone();
             let waits = thread::spawn(move || {
                 of_thread.get_or_load("k", &FOREVER, || -> Result<&str, String> {
@@ -265,9 +264,7 @@ fn threads_and_tasks_share_a_load() {
                     Ok::<_, String>("of the thread")
                 })
             });
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             let task = waiting(&cache, None);
             until_waiting(&cache, 1).await;
             go.send(()).unwrap();
@@ -283,9 +280,7 @@ fn a_thread_that_waits_for_a_dropped_task_loads() {
     let [_, runtime] = runtimes();
     runtime.block_on(async {
         let leader = gated(&cache, FOREVER, &Arc::default(), Ok("lost"));
-        while cache.shared().flights.is_empty() {
-            yield_now().await;
-        }
+        until_loading(&cache).await;
         let of_thread = cache.clone();
         let waits = thread::spawn(move || {
             of_thread.get_or_load("k", &FOREVER, || Ok::<_, String>("of the thread"))
@@ -306,9 +301,7 @@ fn one_task_refreshes_while_the_others_receive_the_old_value() {
             cache.get_or_load_async("k", &options, load).await.unwrap();
             cache.tick(cache.now() + 70);
             let refreshing = gated(&cache, options, &gate, Ok("new"));
-            while cache.shared().flights.is_empty() {
-                yield_now().await;
-            }
+            until_loading(&cache).await;
             assert_eq!(cache.get_or_load_async("k", &options, never).await.unwrap(), b"old");
             gate.notify_one();
             assert_eq!(refreshing.await.unwrap().unwrap(), b"new");
