@@ -190,9 +190,9 @@ crates-test: ## Packages the crates, and builds and runs a program outside of th
 minimal-versions: ## Checks the packages of the crates with the oldest versions of other crates
 	packaging/minimal-versions.sh
 
-# Builds cargo-semver-checks the first time, in 10 min. BASELINE=v1.2.0 compares with this tag or
+# Builds cargo-semver-checks the first time, in 20 min. BASELINE=v1.2.0 compares with this tag or
 # commit.
-semver: ## Compares the interface of the crate larder with the last release, 2 min
+semver: ## Compares the interface of the crate larder with the last release, 3 min
 	packaging/semver.sh $(BASELINE)
 
 msrv: ## Checks the crates, the programs and the C library with the oldest Rust of Cargo.toml

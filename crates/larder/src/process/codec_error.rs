@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// The error of a codec of a [`TypedCache`](crate::TypedCache). Copies share their cause.
@@ -12,6 +13,10 @@ pub struct CodecError {
     is_decode: bool,
     cause: Arc<dyn Error + Send + Sync>,
 }
+
+// Nothing changes the cause, so a panic cannot leave it half changed.
+impl UnwindSafe for CodecError {}
+impl RefUnwindSafe for CodecError {}
 
 impl CodecError {
     pub(crate) fn new(

@@ -158,7 +158,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         })
     }
 
-    /// Returns the values of several keys, in their order.
+    /// Returns the values of several keys, in their order. An item that a disk tier does not return
+    /// counts as a miss.
     ///
     /// Cost: same as [`Cache::get_many_with`], and the codec's; an allocation for the keys.
     ///
