@@ -54,17 +54,21 @@ verify: $(if $(filter list,$(ONLY)),list-proofs,run-proofs) ## Runs the long pro
 bench: $(if $(NAME),$(NAME:%=bench-%),list-benches) ## Makes tables of docs/benchmarks.md: NAME="engine scale"; without NAME lists the names
 
 ## Stages of `make test`
-# Checking the fuzz targets links nothing, so it does not need libFuzzer's C++ library.
+# Tests of the library have all its features, so a separate check has none. Checking the fuzz
+# targets links nothing, so it does not need libFuzzer's C++ library.
 lint: ## Checks format, clippy with warnings denied, documentation, licenses and packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p larder-engine -p larder --all-targets --locked \
 		--features larder-engine/interleavings,larder/interleavings -- -D warnings
+	cargo clippy -p larder --lib --locked -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --locked --manifest-path fuzz/Cargo.toml \
 		--target-dir $(dir $(BUILT))
 	packaging/platforms.sh check
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc -p larder --no-deps --locked --quiet \
+		--features serde,tokio,tracing,metrics
 	cargo deny --log-level error --locked check licenses bans sources
 	.ci/packages/check
 	packaging/publish/tests/test_names.py

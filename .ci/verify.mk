@@ -10,7 +10,7 @@ NEAR_ENDURANCE_SECS ?= 600
 
 PROOFS := fresh-test conformance transcripts binding-suites php-versions \
 	python-suites python-dist python-versions node-suites node-dist node-versions models miri crash storm near-history near-suites near-memcached near-endurance sanitize fuzz-all endurance readers hot-keys scale-out ring \
-	deploy-test helm-test book-test package-test rpm-test sign-test publish-test crates-test msrv others workflows portable static-suites platforms tier bench-restart
+	deploy-test helm-test book-test package-test rpm-test sign-test publish-test crates-test minimal-versions semver msrv others workflows portable static-suites platforms tier bench-restart
 
 run-proofs:
 	@$(if $(ONLY),,echo "make verify: about four hours on two cores. If a stage fails, the others still run.")
@@ -191,6 +191,14 @@ publish-test: ## Publishes a release to places on this machine, and makes each f
 
 crates-test: ## Packages the crates, and builds and runs a program outside of the checkout
 	packaging/crates-test.sh
+
+minimal-versions: ## Checks the packages of the crates with the oldest versions of other crates
+	packaging/minimal-versions.sh
+
+# Builds cargo-semver-checks the first time, in 20 min. BASELINE=v1.2.0 compares with this tag or
+# commit.
+semver: ## Compares the interface of the crate larder with the last release, 3 min
+	packaging/semver.sh $(BASELINE)
 
 msrv: ## Checks the crates, the programs and the C library with the oldest Rust of Cargo.toml
 	packaging/msrv.sh

@@ -16,5 +16,6 @@ crates=$(sed -n 's/^crates="\(.*\)"/\1/p' packaging/crates-test.sh)
 [ -n "$crates" ] || { echo "msrv: packaging/crates-test.sh names no crates" >&2; exit 1; }
 # shellcheck disable=SC2046,SC2086
 cargo "+$version" check --locked --target-dir "${CARGO_TARGET_DIR:-target}/msrv" \
-    $(printf -- '--package %s ' $crates larder-server larder-cli larder-capi)
+    $(printf -- '--package %s ' $crates larder-server larder-cli larder-capi) \
+    --features larder/serde,larder/tokio,larder/tracing,larder/metrics
 echo "msrv: Rust $version builds $crates, larderd, larder and liblarder"

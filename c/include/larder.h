@@ -87,6 +87,10 @@
 // Python's pickle after an HMAC-SHA256 of 32 bytes.
 #define LARDER_TAG_SIGNED_PICKLE 13
 
+// A value in the format of one program, such as a type of Rust, which the other 28 bits
+// identify.
+#define LARDER_TAG_PROGRAM 14
+
 // Items carry cas tokens, which take 8 bytes each.
 #define LARDER_CAS 1
 

@@ -2,11 +2,11 @@
 //! `LARDER_DATE` and the features of larderd, `LARDER_FEATURES`.
 //!
 //! The commit is the first of these that exists: the environment variable `LARDER_COMMIT`, the
-//! commit of the git checkout that contains this crate, the commit that `cargo package` or
-//! `git archive` has written into the sources, or `unknown`. The date is `SOURCE_DATE_EPOCH` if it
-//! is set, otherwise the date of the commit. It is never the current date, so that a build can be
-//! reproduced. The script reruns only when the commit may have changed: cargo watches git's log of
-//! `HEAD`, which grows with each commit and each checkout.
+//! commit of the git checkout that contains this crate, the commit that `git archive` has written
+//! into the sources, or `unknown`. The date is `SOURCE_DATE_EPOCH` if it is set, otherwise the date
+//! of the commit. It is never the current date, so that a build can be reproduced. The script
+//! reruns only when the commit may have changed: cargo watches git's log of `HEAD`, which grows
+//! with each commit and each checkout.
 
 use std::env;
 use std::fs;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 fn identity() -> Result<[(&'static str, String); 3], String> {
     let given_commit = given(COMMIT);
     let given_epoch = given(EPOCH);
-    let source = of_checkout().or_else(of_package).or_else(of_archive).unwrap_or_default();
+    let source = of_checkout().or_else(of_archive).unwrap_or_default();
     let commit = given_commit.clone().or(source.commit).unwrap_or_else(|| UNKNOWN.to_owned());
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte);
     if commit.len() > NAME_BYTES_MAX || !commit.bytes().all(is_name) {
@@ -123,13 +123,6 @@ fn git(folder: &Path, words: &[&str]) -> Option<String> {
     let text = String::from_utf8(output.stdout).ok()?;
     let line = text.trim_end();
     (output.status.success() && !line.is_empty()).then(|| line.to_owned())
-}
-
-/// Returns the commit that `cargo package` has written into this crate's package, without a date.
-fn of_package() -> Option<Source> {
-    let text = fs::read_to_string(manifest_folder().join(".cargo_vcs_info.json")).ok()?;
-    let hash = text.split_once("\"sha1\"")?.1.split('"').nth(1)?;
-    Some(Source { commit: Some(hash.get(..HASH_DIGITS)?.to_owned()), epoch: None })
 }
 
 /// Returns the commit and the time that `git archive` has put into [`ARCHIVED`]; `None` where the

@@ -53,6 +53,9 @@ pub mod tag {
     pub const LARDER_TAG_PICKLE: u32 = 12;
     /// Python's pickle after an HMAC-SHA256 of 32 bytes.
     pub const LARDER_TAG_SIGNED_PICKLE: u32 = 13;
+    /// A value in the format of one program, such as a type of Rust, which the other 28 bits
+    /// identify.
+    pub const LARDER_TAG_PROGRAM: u32 = 14;
 }
 
 /// The attributes of an item.

@@ -34,6 +34,7 @@
 //! | observe the cache | [`stats`](Cache::stats), [`memory`](Cache::memory) |
 //! | use the cache of a server on this machine | [`connect`](Cache::connect), which returns a [`Client`] |
 //! | use either kind of cache | [`AnyCache`] |
+//! | use keys and values of Rust types | [`TypedCache`] |
 //! | write a server or a binding | [`raw`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
@@ -49,6 +50,17 @@
 //! eighth of a segment, is stored in pieces of an eighth of a segment, at 24 more bytes per piece.
 //! A segment is a 256th of the memory, 64 KiB at least and 1 MiB at most.
 //!
+//! # Features
+//!
+//! All are off by default, and without them the library has no dependency for them.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `serde` | `Postcard`, the codec of a [`TypedCache`] for types with serde's traits |
+//! | `tokio` | `Cache::get_or_load_async` and `TypedCache::get_or_load_async`: loads in tasks, without a thread |
+//! | `tracing` | reports rare events to `tracing`, with the target `larder`: opening a cache, failed loads and stores |
+//! | `metrics` | `CacheMetrics`, which passes the statistics to the recorder of the crate `metrics` |
+//!
 //! The modules, from the top layer down. Each imports only modules below it:
 //!
 //! | module | contents |
@@ -56,25 +68,42 @@
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
 //! | `any` | [`AnyCache`], for programs that use a cache of either kind |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
+//! | `typed` | [`TypedCache`], its keys and its codecs |
+//! | `metrics` | the statistics as metrics of the crate `metrics` |
 //! | `api` | the interface for programs: [`Cache`], one concern per file |
 //! | `raw` | the interface for servers: operations with an explicit way to wait for the disk, values in parts |
 //! | `backend` | operations on items that may be in memory or only on the disk |
 //! | `copies` | copies of another server's items, for a near cache |
 //! | `process` | a cache in one process: threads and their slots, loads in progress, forked children |
 //! | `tier` | [`DiskTier`]: adapters between the engine and the log on disk |
+//! | `events` | rare events, for `tracing` |
 //! | `system` | the time, and random numbers |
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod any;
 mod api;
 mod backend;
 pub mod client;
 pub mod copies;
+mod events;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod open;
 mod process;
 pub mod raw;
 mod system;
 mod tier;
+mod typed;
+
+/// The examples of the pages of the book.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/start/rust.md")]
+    mod start {}
+}
 
 pub use any::{AnyCache, AnyCacheError};
 pub use api::{cache, dump, get, load, prefix, set, signed, stats, walk};
@@ -98,13 +127,16 @@ pub use larder_tier::store::{
     Damage as TierDamage, Findings as TierFindings, SalvageReport as TierSalvaged,
     Trust as TierTrust,
 };
-pub use load::{LoadError, LoadOptions, Loaded};
+pub use load::{Format, LoadError, LoadOptions, Loaded};
+#[cfg(feature = "metrics")]
+pub use metrics::CacheMetrics;
 pub use open::Prepared;
 pub use open::anonymous::Inheritance;
 pub use open::builder::Builder;
 pub use open::error::{OpenError, SharedError, Unusable};
 pub use open::inspect::{Inspection, Peer};
 pub use prefix::PrefixRemoval;
+pub use process::codec_error::CodecError;
 pub use process::removals::Removals;
 pub use process::shared::Opening;
 pub use raw::Raw;
@@ -121,4 +153,9 @@ pub use tier::{
     Admission, DiskTier, Durability, PromotionPolicy, TierCaution, TierError, TierMode,
     TierStarted, TierStatistics,
 };
+pub use typed::codec::{Codec, CodecCause, Plain};
+pub use typed::key::{Key, KeyBuf};
+#[cfg(feature = "serde")]
+pub use typed::postcard::Postcard;
+pub use typed::{TypedCache, TypedError};
 pub use walk::{Item, Items, Keys, Walk};

@@ -15,5 +15,5 @@ pub mod table;
 
 pub use counters::{ClassCounters, Counters};
 pub use histogram::{Distribution, HISTOGRAMS, Histogram, HistogramFamily, Timing};
-pub use stat::{Condition, Section, Source, Stat};
+pub use stat::{Condition, Section, Source, Stat, Unit};
 pub use table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE, TierGauge};

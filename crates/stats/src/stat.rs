@@ -106,3 +106,44 @@ pub struct Stat {
     /// The meaning and the unit.
     pub doc: &'static str,
 }
+
+/// The unit of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A number of things or events.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// Hundredths.
+    Percent,
+}
+
+impl Stat {
+    /// True if the value only grows, until `stats reset`: a counter of events. Other values are
+    /// gauges.
+    pub fn is_counter(&self) -> bool {
+        matches!(self.source, Source::Counter(counter) if counter.is_reset())
+    }
+
+    /// Returns the unit of the value.
+    pub fn unit(&self) -> Unit {
+        match self.name {
+            name if name.ends_with("_secs") => Unit::Seconds,
+            name if name.ends_with("bytes") => Unit::Bytes,
+            name if name.ends_with("_percent") => Unit::Percent,
+            _ => Unit::Count,
+        }
+    }
+
+    /// Returns the name of the value as a metric: with Prometheus' name of the unit, and `_total`
+    /// for a counter.
+    pub fn metric_name(&self) -> String {
+        let name = match self.name.strip_suffix("_secs") {
+            Some(stem) => format!("larder_{stem}_seconds"),
+            None => format!("larder_{}", self.name),
+        };
+        if self.is_counter() { name + "_total" } else { name }
+    }
+}

@@ -11,6 +11,7 @@ use larder_item::{Deadline, Epoch, Second};
 use larder_stats::Counter;
 
 use crate::backend::Backend;
+use crate::events::{Event, report};
 use crate::process::registered;
 use crate::process::shared::{Opening, Shared};
 use crate::raw::Raw;
@@ -32,6 +33,11 @@ pub struct Cache {
 
 impl Cache {
     pub(crate) fn of(mut shared: Shared, file: Option<File>, opening: Opening) -> Self {
+        let replaced = match &opening {
+            Opening::Replaced(reason) => Some(reason.as_str()),
+            Opening::None | Opening::Created | Opening::Attached => None,
+        };
+        report(Event::Opened { replaced, memory_bytes: shared.engine.memory_limit() });
         (shared.file, shared.opening) = (file, opening);
         Self { shared: Arc::new(shared), time: HandleTime::default() }
     }

@@ -7,6 +7,7 @@ use larder_item::{Deadline, Direction, StoreMode};
 use larder_stats::Counter;
 
 use crate::api::cache::Cache;
+use crate::events::{Event, report};
 
 /// The outcome of [`Cache::compare_and_set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,6 +358,7 @@ impl Cache {
 /// according to its protocol.
 #[cold]
 pub(crate) fn count_refusal(engine: &Engine, thread: &ThreadSlot, error: StoreError) {
+    report(Event::StoreRefused(error));
     match error {
         StoreError::TooLarge => engine.bump(thread, Counter::StoreTooLarge, 1),
         StoreError::NoMemory => engine.bump(thread, Counter::StoreNoMemory, 1),

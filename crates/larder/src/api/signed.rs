@@ -41,6 +41,9 @@ pub mod tag {
     pub const PICKLE: u32 = 12;
     /// Python's pickle after an HMAC-SHA256 of 32 bytes.
     pub const SIGNED_PICKLE: u32 = 13;
+    /// A value in the format of one program, which the other bits of the flags identify: see
+    /// [`Format::of_program`](crate::Format::of_program).
+    pub const PROGRAM: u32 = 14;
 }
 
 impl Cache {

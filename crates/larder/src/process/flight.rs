@@ -11,6 +11,9 @@
 //! load, and the result of the flight is not stored. The leader stores the result while it holds
 //! the flight's lock, and a thread that detaches the flight takes the same lock before it writes. A
 //! result is therefore stored before the write, which replaces it, or not at all.
+//!
+//! Threads and tasks of a tokio runtime share the flights. A leader that is a task may be dropped:
+//! then the flight has no result, and one of its followers leads the next one.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,6 +23,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
+
+use crate::process::codec_error::CodecError;
 
 /// Number of separately locked shards of the board.
 const SHARDS: usize = 16;
@@ -40,11 +45,14 @@ pub(crate) struct Flights {
 #[derive(Debug)]
 pub(crate) struct Flight {
     started: Instant,
-    /// The thread that loads.
-    loader: ThreadId,
+    /// The thread that loads; `None` for a task, which any thread may run.
+    loader: Option<ThreadId>,
     progress: Mutex<Progress>,
     /// Notified when the load has ended.
     landed: Condvar,
+    /// Notified when the load has ended, for tasks.
+    #[cfg(feature = "tokio")]
+    landed_for_tasks: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
@@ -57,12 +65,19 @@ struct Progress {
 /// The result of a load.
 #[derive(Clone, Debug)]
 pub(crate) enum LoadOutcome {
-    /// A value.
-    Loaded(Arc<Vec<u8>>),
+    /// A value, and the client flags of its item.
+    Loaded(Arc<Vec<u8>>, u32),
     /// The loader's error. Its type is erased; the callers downcast it.
     Failed(Arc<dyn Any + Send + Sync>),
+    /// The codec of a typed cache could not encode the value. The flags are those of its format.
+    Unencodable(CodecError, u32),
     /// The loader panicked.
     Panicked,
+    /// The task that loaded was dropped. One of the callers that wait loads in its place.
+    Abandoned,
+    /// The caller waited for a load of another process, which took longer than the timeout.
+    #[cfg(feature = "tokio")]
+    TimedOut,
 }
 
 /// The caller's role in a flight.
@@ -73,8 +88,8 @@ pub(crate) enum FlightRole<'a> {
     Follower(Arc<Flight>),
 }
 
-/// The caller that loads. If a panic drops it before the flight ends, the followers receive
-/// [`LoadOutcome::Panicked`].
+/// The caller that loads. If it is dropped before the flight ends, the followers receive
+/// [`LoadOutcome::Panicked`] or [`LoadOutcome::Abandoned`].
 pub(crate) struct Leader<'a> {
     flights: &'a Flights,
     key: &'a [u8],
@@ -82,17 +97,35 @@ pub(crate) struct Leader<'a> {
 }
 
 impl Flights {
-    /// Joins the flight of a key if it is younger than `timeout`. Otherwise starts a new flight.
+    /// Joins the flight of a key if it is younger than `timeout`. Otherwise starts a new flight,
+    /// which this thread leads.
     pub(crate) fn board<'a>(&'a self, key: &'a [u8], timeout: Duration) -> FlightRole<'a> {
+        self.board_as(Some(thread::current().id()), key, timeout)
+    }
+
+    /// Same as [`Flights::board`], for a task.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn board_in_task<'a>(&'a self, key: &'a [u8], timeout: Duration) -> FlightRole<'a> {
+        self.board_as(None, key, timeout)
+    }
+
+    fn board_as<'a>(
+        &'a self,
+        loader: Option<ThreadId>,
+        key: &'a [u8],
+        timeout: Duration,
+    ) -> FlightRole<'a> {
         let mut shard = self.shard(key);
         if let Some(other) = shard.get(key).filter(|other| other.started.elapsed() < timeout) {
             return FlightRole::Follower(Arc::clone(other));
         }
         let flight = Arc::new(Flight {
             started: Instant::now(),
-            loader: thread::current().id(),
+            loader,
             progress: Mutex::default(),
             landed: Condvar::new(),
+            #[cfg(feature = "tokio")]
+            landed_for_tasks: tokio::sync::Notify::new(),
         });
         // Counted before the load begins. A change that still reads the old count therefore began
         // before the load, and may be ordered before it.
@@ -156,7 +189,7 @@ impl Flight {
 
     /// True if this thread would wait for its own load.
     pub(crate) fn is_own(&self) -> bool {
-        self.loader == thread::current().id()
+        self.loader == Some(thread::current().id())
     }
 
     /// Waits for the outcome of the flight. Returns `None` once the flight is older than `timeout`.
@@ -173,11 +206,29 @@ impl Flight {
     }
 }
 
-impl<'a> Leader<'a> {
-    pub(crate) fn key(&self) -> &'a [u8] {
-        self.key
+#[cfg(feature = "tokio")]
+impl Flight {
+    /// Same as [`Flight::wait`], for a task of a tokio runtime.
+    pub(crate) async fn wait_in_task(&self, timeout: Duration) -> Option<LoadOutcome> {
+        // It receives every notification after this line, so none between the check and the wait is
+        // lost.
+        let landed = self.landed_for_tasks.notified();
+        if let outcome @ Some(_) = self.outcome() {
+            return outcome;
+        }
+        let left = timeout.checked_sub(self.started.elapsed())?;
+        // Both ends of the wait are answered by the outcome, which a load that ends with the
+        // timeout has as well.
+        let _ = tokio::time::timeout(left, landed).await;
+        self.outcome()
     }
 
+    fn outcome(&self) -> Option<LoadOutcome> {
+        lock(&self.progress).outcome.clone()
+    }
+}
+
+impl Leader<'_> {
     /// Ends the flight: calls `store` unless the flight was detached, then wakes the followers.
     pub(crate) fn finish(&self, outcome: LoadOutcome, store: impl FnOnce()) {
         let progress = lock(&self.flight.progress);
@@ -199,13 +250,17 @@ impl<'a> Leader<'a> {
         drop(shard);
         lock(&self.flight.progress).outcome.get_or_insert(outcome);
         self.flight.landed.notify_all();
+        #[cfg(feature = "tokio")]
+        self.flight.landed_for_tasks.notify_waiters();
     }
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        if thread::panicking() {
-            self.leave(LoadOutcome::Panicked);
+        let has_ended = lock(&self.flight.progress).outcome.is_some();
+        if !has_ended {
+            let is_panic = thread::panicking();
+            self.leave(if is_panic { LoadOutcome::Panicked } else { LoadOutcome::Abandoned });
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, JoinError, Role};
 use larder_item::Epoch;
 
+use crate::events::{Event, report};
 use crate::process::attached::TierAccess;
 use crate::process::outside::Outside;
 use crate::process::registered;
@@ -74,6 +75,7 @@ impl Shared {
             Ok(Role::Reader(_, full)) => full.into(),
             Err(error) => error,
         };
+        report(Event::Lost(&error));
         let mut shared = Self::new(substitute(&self.engine), self.time);
         shared.lost = Some(error);
         if !self.has_substitute {

@@ -2,6 +2,7 @@
 //! a forked child.
 
 pub(crate) mod attached;
+pub(crate) mod codec_error;
 pub(crate) mod flight;
 mod fork;
 pub(crate) mod maintainer;

@@ -5,6 +5,7 @@
 
 mod extremes;
 mod process;
+mod tasks;
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -9,4 +9,5 @@ mod forks;
 mod leases;
 mod loads;
 mod shared;
+mod tasks;
 mod tier_library;

@@ -1,5 +1,6 @@
 //! A model of a load with one leader among the callers of several processes, searched exhaustively.
-//! `python/larder_cache/_load.py` implements it.
+//! `python/larder_cache/_load.py` implements it, and without notes
+//! `crates/larder/src/api/load/tasks.rs`.
 //!
 //! Callers need the value of one key. The caller that takes the key's lease is the *leader*, and
 //! calls its loader, which returns, fails, or is cancelled. The others look for the value, the
@@ -27,6 +28,7 @@ use crate::search::{Model, Outcome, search};
 
 struct Play {
     rules: Rules,
+    has_notes: bool,
 }
 
 impl Model for Play {
@@ -34,7 +36,7 @@ impl Model for Play {
     type Step = String;
 
     fn start(&self) -> World {
-        World::start()
+        World::start(self.has_notes)
     }
 
     fn successors(&self, world: &World) -> Vec<(String, World)> {
@@ -56,7 +58,7 @@ impl Model for Play {
 
 #[test]
 fn every_promise_holds_with_all_rules() {
-    match search(&Play { rules: Rules::ALL }) {
+    match search(&Play { rules: Rules::ALL, has_notes: true }) {
         Outcome::Holds(states) => println!("{states} states"),
         Outcome::Broken(trace) => panic!("all rules are kept, and yet\n{trace}"),
     }
@@ -66,7 +68,22 @@ fn every_promise_holds_with_all_rules() {
 fn every_rule_is_needed() {
     for rule in Rule::ALL {
         let rules = Rules::without(std::slice::from_ref(rule));
-        let outcome = search(&Play { rules });
+        let outcome = search(&Play { rules, has_notes: true });
+        assert!(matches!(outcome, Outcome::Broken(_)), "all promises hold without {rule}");
+    }
+}
+
+/// Without notes, a caller of another process loads after a failure. All other promises hold, and
+/// need the rules that do not concern notes.
+#[test]
+fn callers_without_notes_keep_the_other_promises() {
+    match search(&Play { rules: Rules::ALL, has_notes: false }) {
+        Outcome::Holds(states) => println!("{states} states"),
+        Outcome::Broken(trace) => panic!("all rules are kept, and yet\n{trace}"),
+    }
+    for rule in &[Rule::LookAfterLease, Rule::BasisBeforeLoader] {
+        let rules = Rules::without(std::slice::from_ref(rule));
+        let outcome = search(&Play { rules, has_notes: false });
         assert!(matches!(outcome, Outcome::Broken(_)), "all promises hold without {rule}");
     }
 }

@@ -73,12 +73,14 @@ pub(super) struct World {
     now: Time,
     kills: u8,
     changes: u8,
+    /// False for callers that leave no notes about failed loads.
+    has_notes: bool,
     /// A broken promise that no later state shows.
     fault: Option<&'static str>,
 }
 
 impl World {
-    pub(super) fn start() -> Self {
+    pub(super) fn start(has_notes: bool) -> Self {
         let caller = Caller {
             next: Next::Begin,
             began: 0,
@@ -99,6 +101,7 @@ impl World {
             now: 0,
             kills: 0,
             changes: 0,
+            has_notes,
             fault: None,
         }
     }
@@ -266,7 +269,8 @@ impl World {
     /// The loader fails, or its task is cancelled.
     fn fails(&mut self, who: usize, rules: Rules) {
         let caller = &mut self.callers[who];
-        let leaves_note = !caller.is_cancelled || !rules.keep(Rule::CancelLeavesNoNote);
+        let leaves_note =
+            self.has_notes && (!caller.is_cancelled || !rules.keep(Rule::CancelLeavesNoNote));
         let is_first = rules.keep(Rule::NoteBeforeRelease);
         caller.has_failed = true;
         caller.next = if leaves_note && is_first { Next::FailedAt } else { Next::Release };
@@ -291,7 +295,8 @@ impl World {
 
     fn release(&mut self, who: usize, rules: Rules) {
         self.lease = None;
-        let is_late = self.callers[who].has_failed && !rules.keep(Rule::NoteBeforeRelease);
+        let is_late =
+            self.has_notes && self.callers[who].has_failed && !rules.keep(Rule::NoteBeforeRelease);
         self.callers[who].next = if is_late { Next::FailedAt } else { Next::Ended };
     }
 

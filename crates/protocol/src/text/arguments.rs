@@ -260,9 +260,10 @@ impl<'a> Arguments<'a> {
         let mut copied = Copied { key: &[], base64: false, value_bytes_max: usize::MAX };
         let key = self.words.next().unwrap_or_default();
         while let Some(word) = self.words.next() {
-            match word {
-                b"b" => copied.base64 = true,
-                [b'm', bytes @ ..] if let Some(bytes) = number::unsigned_64(bytes) => {
+            let bytes_max = word.strip_prefix(b"m").and_then(number::unsigned_64);
+            match (word, bytes_max) {
+                (b"b", _) => copied.base64 = true,
+                (_, Some(bytes)) => {
                     copied.value_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
                 }
                 _ => return self.answered(Command::Copy(Copied { key: &[], ..copied })),

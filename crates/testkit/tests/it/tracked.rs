@@ -187,6 +187,48 @@ fn the_documents_name_each_published_crate() {
     );
 }
 
+/// A registry shows these fields, and refuses a package without the first two.
+#[test]
+fn each_published_crate_has_the_fields_of_a_registry() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    for package in packages.filter(|package| package["publish"].is_null()) {
+        let name = package["name"].as_str().unwrap();
+        let text = |field: &str| {
+            let value = package[field].as_str().filter(|value| !value.is_empty());
+            value.unwrap_or_else(|| panic!("{name} has no {field}")).to_owned()
+        };
+        assert_eq!(text("license"), "Apache-2.0", "{name}");
+        assert!(text("description").len() < 200, "{name}: the description is too long");
+        assert_eq!(
+            text("description").starts_with("Part of the crate larder: "),
+            name != "larder",
+            "{name}: only `larder` is for users, and the descriptions of its parts say so"
+        );
+        for field in ["readme", "rust_version", "edition"] {
+            text(field);
+        }
+        for (field, most) in [("keywords", 5), ("categories", 5)] {
+            let count = package[field].as_array().unwrap().len();
+            assert!((1..=most).contains(&count), "{name} has {count} {field}");
+        }
+        assert!(package["metadata"]["docs"]["rs"].is_object(), "{name} has nothing for docs.rs");
+        assert_exact_parts(name, package);
+    }
+}
+
+/// The parts of `larder` promise nothing, so each version of a crate needs its own version of them.
+fn assert_exact_parts(name: &str, package: &serde_json::Value) {
+    for dependency in package["dependencies"].as_array().unwrap() {
+        let (part, requirement) = (dependency["name"].as_str(), dependency["req"].as_str());
+        let is_ours = part.unwrap().starts_with("larder-") && dependency["kind"].is_null();
+        assert!(
+            !is_ours || requirement.unwrap().starts_with('='),
+            "{name} requires {part:?} {requirement:?}, expected one version"
+        );
+    }
+}
+
 #[test]
 fn dependency_updates_cover_each_go_module() {
     let text = fs::read_to_string(root().join(".github/dependabot.yml")).unwrap();

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use larder_item::KeyError;
 
-/// The result of a loader: a value, and optionally a time to live for this value. Bytes and text
-/// convert into it.
+use crate::process::codec_error::CodecError;
+
+/// The result of a loader: a value, and optionally a time to live and client flags for it. Bytes
+/// and text convert into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     pub(super) value: Vec<u8>,
     pub(super) ttl: Option<Duration>,
+    pub(super) flags: u32,
 }
 
 impl Loaded {
     /// Returns a value with the time to live of the options.
     pub fn new(value: impl Into<Vec<u8>>) -> Self {
-        Self { value: value.into(), ttl: None }
+        Self { value: value.into(), ttl: None, flags: 0 }
     }
 
     /// Sets a time to live for this value in place of the options' ttl; the options' stale period
@@ -24,6 +27,13 @@ impl Loaded {
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets the client flags of the item. Without them they are 0.
+    #[must_use]
+    pub fn flags(mut self, flags: u32) -> Self {
+        self.flags = flags;
         self
     }
 }
@@ -36,6 +46,7 @@ impl<V: Into<Vec<u8>>> From<V> for Loaded {
 
 /// The reason why a value could be neither found nor loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError<E> {
     /// The caller's loader, or the loader that the caller waited for, returned this error. All
     /// waiting callers receive the same error.
@@ -55,4 +66,15 @@ pub enum LoadError<E> {
     /// The key is invalid; the loader was not called.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The codec of a [`TypedCache`](crate::TypedCache) failed.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+/// The reason why a loader has no bytes to store.
+pub(crate) enum LoaderError<E> {
+    /// The loader failed.
+    Failed(E),
+    /// The codec could not encode the loader's value.
+    Codec(CodecError),
 }

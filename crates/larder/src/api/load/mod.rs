@@ -27,24 +27,35 @@
 //! **Negative results.** An empty value is stored and returned like any other value. A loader that
 //! finds nothing can return a marker value of the caller's choice with its own time to live
 //! ([`Loaded::ttl`]), so that it is not called for every miss. Errors are never stored.
+//!
+//! **Tasks.** With the feature `tokio`, `Cache::get_or_load_async` loads in a task. Threads and
+//! tasks share the loads of a process.
 
+mod format;
 mod lease;
 mod loaded;
 mod options;
+#[cfg(feature = "tokio")]
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_engine::{Basis, Engine, Operation, StoreError, StoreRequest, Stored};
-use larder_item::{Deadline, StoreMode, check_key};
+use larder_item::{Deadline, Meta, StoreMode, check_key};
 
 use crate::api::cache::Cache;
 use crate::api::set::count_refusal;
 use crate::backend::waited;
+use crate::events::{Event, report};
 use crate::process::flight::{FlightRole, Leader, LoadOutcome};
 use crate::tier::Dependency;
 use options::whole_secs;
 
+pub use format::Format;
+#[cfg(feature = "serde")]
+pub(crate) use format::{HASH_START, hash};
+pub(crate) use loaded::LoaderError;
 pub use loaded::{LoadError, Loaded};
 pub use options::LoadOptions;
 
@@ -122,86 +133,119 @@ impl Cache {
         out: &mut Vec<u8>,
         loader: impl FnOnce() -> Result<V, E>,
     ) -> Result<(), LoadError<E>> {
-        let key = key.as_ref();
+        let wanted = Wanted { key: key.as_ref(), options, format: None };
+        self.load_into(wanted, out, || loader().map(Into::into).map_err(LoaderError::Failed))
+    }
+
+    /// Appends the value of a key to `out`, as [`Cache::get_or_load_into`] does.
+    pub(crate) fn load_into<E: Send + Sync + 'static>(
+        &self,
+        wanted: Wanted<'_>,
+        out: &mut Vec<u8>,
+        loader: impl FnOnce() -> Result<Loaded, LoaderError<E>>,
+    ) -> Result<(), LoadError<E>> {
+        let Wanted { key, options, .. } = wanted;
         check_key(key)?;
         let start = out.len();
         loop {
-            let held = self.look_up_or_miss(key, out);
+            let held = wanted.accepted(self.look_up_or_miss(key, out), start, out);
             if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
                 return Ok(());
             }
             match self.shared().flights.board(key, options.timeout) {
                 FlightRole::Leader(leader) => {
                     out.truncate(start);
-                    return self.load(&leader, options, out, || loader().map(Into::into));
+                    let Some(attempt) = self.begin(leader, wanted, out) else {
+                        return Ok(());
+                    };
+                    return self.end(attempt, wanted, loader(), start, out);
                 }
                 FlightRole::Follower(_) if held.is_some() => return Ok(()),
                 FlightRole::Follower(flight) if flight.is_own() => {
                     return Err(LoadError::Recursive);
                 }
-                FlightRole::Follower(flight) => match flight.wait(options.timeout) {
-                    None => return Err(LoadError::TimedOut(options.timeout)),
-                    Some(LoadOutcome::Panicked) => return Err(LoadError::Panicked),
-                    Some(LoadOutcome::Loaded(value)) => {
-                        out.extend_from_slice(&value);
-                        return Ok(());
+                FlightRole::Follower(flight) => {
+                    if let Some(result) = wanted.landed(flight.wait(options.timeout), out) {
+                        return result;
                     }
-                    // The error type of that loader differs from this caller's, so this caller
-                    // loads itself.
-                    Some(LoadOutcome::Failed(error)) => {
-                        if let Ok(error) = error.downcast() {
-                            return Err(LoadError::Failed(error));
-                        }
-                    }
-                },
+                }
             }
         }
     }
 
-    /// Loads the value for this caller and for all callers that wait for it, and appends it to
-    /// `out`. The load and its callers are a *flight*, and this caller is its leader
-    /// (`process/flight.rs`).
-    fn load<E: Send + Sync + 'static>(
-        &self,
-        leader: &Leader<'_>,
-        options: &LoadOptions,
+    /// Begins a load for this caller and for all callers that wait for it. The load and its callers
+    /// are a *flight*, and this caller is its leader (`process/flight.rs`). Appends the value that
+    /// the cache holds to `out`. Returns `None` if it is fresh, so that no load is needed.
+    fn begin<'a>(
+        &'a self,
+        leader: Leader<'a>,
+        wanted: Wanted<'a>,
         out: &mut Vec<u8>,
-        loader: impl FnOnce() -> Result<Loaded, E>,
-    ) -> Result<(), LoadError<E>> {
+    ) -> Option<Attempt<'a>> {
         let start = out.len();
         // The basis is the state of the key when the load begins. It is taken before the read, so
         // that the store at the end detects all later changes.
-        let basis = self.basis(leader.key(), options.timeout);
+        let basis = self.basis(wanted.key, wanted.options.timeout);
         // Another load of this key may have ended after this caller found no fresh value.
-        let held = self.read_whole(leader.key(), out);
-        if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
-            leader.finish(LoadOutcome::Loaded(Arc::new(out[start..].to_vec())), || ());
-            return Ok(());
+        let held = wanted.accepted(self.read_whole(wanted.key, out), start, out);
+        if let Some(meta) = held
+            && wanted.options.is_fresh(&meta, self.now())
+        {
+            let value = Arc::new(out[start..].to_vec());
+            leader.finish(LoadOutcome::Loaded(value, meta.flags), || ());
+            return None;
         }
-        let mut reservation = Reservation { cache: self, key: leader.key(), basis };
-        match loader() {
-            Ok(Loaded { value, ttl }) => {
+        let reservation = Reservation { cache: self, key: wanted.key, basis };
+        Some(Attempt { reservation, leader, holds_old: held.is_some() })
+    }
+
+    /// Ends a load with the result of its loader, which it appends to `out[..start]`. If the loader
+    /// failed and the cache holds an old value, `out` keeps that value.
+    fn end<E: Send + Sync + 'static>(
+        &self,
+        mut attempt: Attempt<'_>,
+        wanted: Wanted<'_>,
+        loaded: Result<Loaded, LoaderError<E>>,
+        start: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LoadError<E>> {
+        let Wanted { key, options, .. } = wanted;
+        let error = match loaded {
+            Ok(Loaded { value, ttl, flags }) => {
                 let value = Arc::new(value);
                 let deadline = self.load_deadline(ttl.or(options.ttl), options.stale);
-                leader.finish(LoadOutcome::Loaded(Arc::clone(&value)), || {
-                    self.keep(leader.key(), &value, deadline, reservation.basis.take());
+                let request =
+                    StoreRequest { deadline, flags, ..StoreRequest::new(key, StoreMode::Set) };
+                attempt.leader.finish(LoadOutcome::Loaded(Arc::clone(&value), flags), || {
+                    self.keep(&request, &value, attempt.reservation.basis.take());
                 });
                 out.truncate(start);
                 out.extend_from_slice(&value);
-                Ok(())
+                return Ok(());
             }
-            Err(error) => {
-                // The next caller that loads reserves the key again.
-                drop(reservation);
+            Err(error) => error,
+        };
+        let Attempt { reservation, leader, holds_old } = attempt;
+        // The next caller that loads reserves the key again.
+        drop(reservation);
+        report(Event::LoadFailed { key, is_refresh: holds_old });
+        let error = match error {
+            LoaderError::Failed(error) => {
                 let error = Arc::new(error);
                 leader.finish(LoadOutcome::Failed(Arc::clone(&error) as _), || ());
-                held.map(|_| ()).ok_or(LoadError::Failed(error))
+                LoadError::Failed(error)
             }
-        }
+            LoaderError::Codec(error) => {
+                let flags = wanted.format.map_or(0, Format::flags);
+                leader.finish(LoadOutcome::Unencodable(error.clone(), flags), || ());
+                LoadError::Codec(error)
+            }
+        };
+        if holds_old { Ok(()) } else { Err(error) }
     }
 
     /// Returns the deadline of a loaded value: never without a ttl, immediately with a ttl of zero.
-    fn load_deadline(&self, ttl: Option<Duration>, stale: Duration) -> Deadline {
+    pub(crate) fn load_deadline(&self, ttl: Option<Duration>, stale: Duration) -> Deadline {
         ttl.map_or(Deadline::NEVER, |ttl| {
             let stale = if ttl.is_zero() { Duration::ZERO } else { stale };
             Deadline::after(self.now(), whole_secs(ttl).saturating_add(whole_secs(stale)))
@@ -229,17 +273,16 @@ impl Cache {
 
     /// Stores a loaded value if its basis holds. It does not use [`Cache::set`], which would detach
     /// the flight of this load.
-    fn keep(&self, key: &[u8], value: &[u8], deadline: Deadline, basis: Option<Basis>) {
+    fn keep(&self, request: &StoreRequest<'_>, value: &[u8], basis: Option<Basis>) {
         let Some(basis) = basis else {
             return;
         };
-        let request = StoreRequest { deadline, ..StoreRequest::new(key, StoreMode::Set) };
         // The callers receive the value even if it cannot be stored.
-        let _ = self.finish_load(key, basis, |engine, operation| {
-            let stored = engine.end_load(operation, &request, basis, value);
+        let _ = self.finish_load(request.key, basis, |engine, operation| {
+            let stored = engine.end_load(operation, request, basis, value);
             // Without other processes, only expiry or eviction can have removed the item.
             if stored == Ok(Stored::NotFound) && !engine.has_peers() {
-                return engine.end_load(operation, &request, Basis::ABSENT, value);
+                return engine.end_load(operation, request, Basis::ABSENT, value);
             }
             stored
         });
@@ -314,6 +357,69 @@ impl Cache {
     pub fn cancel_load(&self, key: &[u8], basis: Basis) -> Result<(), StoreError> {
         Ok(self.with_thread_slot(|engine, thread| engine.cancel_load(thread, key, basis))?)
     }
+}
+
+/// A request for a value.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) options: &'a LoadOptions,
+    /// The format of the value. A value in another format counts as a miss. `None` for any format.
+    pub(crate) format: Option<Format>,
+}
+
+impl Wanted<'_> {
+    fn accepts(&self, flags: u32) -> bool {
+        self.format.is_none_or(|format| format.accepts(flags))
+    }
+
+    /// Returns the metadata of a value in the wanted format. Removes another value from
+    /// `out[start..]`.
+    fn accepted(&self, found: Option<Meta>, start: usize, out: &mut Vec<u8>) -> Option<Meta> {
+        let accepted = found.filter(|meta| self.accepts(meta.flags));
+        if accepted.is_none() {
+            out.truncate(start);
+        }
+        accepted
+    }
+
+    /// Returns the result for a caller that has waited for a load, or `None` if the caller has to
+    /// request the value again. Appends a value to `out`.
+    fn landed<E: Send + Sync + 'static>(
+        &self,
+        outcome: Option<LoadOutcome>,
+        out: &mut Vec<u8>,
+    ) -> Option<Result<(), LoadError<E>>> {
+        let timeout = self.options.timeout;
+        match outcome {
+            None => Some(Err(LoadError::TimedOut(timeout))),
+            #[cfg(feature = "tokio")]
+            Some(LoadOutcome::TimedOut) => Some(Err(LoadError::TimedOut(timeout))),
+            Some(LoadOutcome::Panicked) => Some(Err(LoadError::Panicked)),
+            Some(LoadOutcome::Loaded(value, flags)) => self.accepts(flags).then(|| {
+                out.extend_from_slice(&value);
+                Ok(())
+            }),
+            Some(LoadOutcome::Unencodable(error, flags)) => {
+                let is_same = self.format.is_some_and(|format| format.flags() == flags);
+                is_same.then_some(Err(LoadError::Codec(error)))
+            }
+            // The error type of that loader may differ from this caller's.
+            Some(LoadOutcome::Failed(error)) => {
+                error.downcast().ok().map(|error| Err(LoadError::Failed(error)))
+            }
+            Some(LoadOutcome::Abandoned) => None,
+        }
+    }
+}
+
+/// A load in progress. The reservation is dropped before the leader, so that the next leader finds
+/// the key without it.
+struct Attempt<'a> {
+    reservation: Reservation<'a>,
+    leader: Leader<'a>,
+    /// True if the cache holds a value that callers use during the load.
+    holds_old: bool,
 }
 
 /// The reservation of a key that is being loaded. It is removed on drop, even after a panic, unless

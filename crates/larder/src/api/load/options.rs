@@ -20,8 +20,8 @@ use larder_item::{Deadline, Meta, Second};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadOptions {
-    pub(super) ttl: Option<Duration>,
-    pub(super) stale: Duration,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) stale: Duration,
     early: f64,
     pub(super) timeout: Duration,
 }

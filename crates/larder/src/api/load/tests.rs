@@ -148,7 +148,8 @@ fn a_leader_that_boards_after_another_flight_has_landed_does_not_load() {
         })
         .unwrap();
     let mut value = Vec::new();
-    cache.load(&leader, &FOR_EVER, &mut value, never).unwrap();
+    let wanted = Wanted { key: b"k", options: &FOR_EVER, format: None };
+    assert!(cache.begin(leader, wanted, &mut value).is_none(), "the load began");
     assert_eq!((value, cache.shared().flights.is_empty()), (b"v".to_vec(), true));
 }
 

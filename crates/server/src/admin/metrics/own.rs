@@ -1,6 +1,6 @@
 //! Larder's own metrics: the rows of `stats larder`, the histograms, and the build.
 
-use larder_stats::{HISTOGRAMS, Section, Source, Stat};
+use larder_stats::{HISTOGRAMS, Section, Stat};
 
 use super::family::{Kind, Page};
 use super::rows::Rows;
@@ -19,8 +19,7 @@ pub(super) fn show(rows: &Rows, page: &mut Page) {
         let is_number = |value: &&String| value.parse::<f64>().is_ok();
         let value = rows.larder.get(stat.name).filter(is_known).filter(is_number);
         if let Some(value) = value {
-            let kind = kind(stat);
-            page.single(&name(stat.name, kind), kind, stat.doc, value.clone());
+            page.single(&stat.metric_name(), kind(stat), stat.doc, value.clone());
         }
     }
 }
@@ -36,23 +35,7 @@ pub(super) fn show_histograms(latency: &LatencySnapshot, page: &mut Page) {
 }
 
 fn kind(stat: &Stat) -> Kind {
-    match stat.source {
-        Source::Counter(counter) if counter.is_reset() => Kind::Counter,
-        _ => Kind::Gauge,
-    }
-}
-
-/// Returns the name of a row's family: with Prometheus' name of the unit, and `_total` for a
-/// counter.
-fn name(row: &str, kind: Kind) -> String {
-    let unit = match row.strip_suffix("_secs") {
-        Some(stem) => format!("larder_{stem}_seconds"),
-        None => format!("larder_{row}"),
-    };
-    match kind {
-        Kind::Counter => unit + "_total",
-        Kind::Gauge => unit,
-    }
+    if stat.is_counter() { Kind::Counter } else { Kind::Gauge }
 }
 
 /// The rows that are labels of `larder_build_info`.
@@ -70,7 +53,7 @@ mod tests {
     fn names_derive_from_the_rows() {
         let named = |row: &str| {
             let stat = Section::Larder.rows().find(|stat| stat.name == row).unwrap();
-            name(row, kind(stat))
+            stat.metric_name()
         };
         assert_eq!(named("ghost_hits"), "larder_ghost_hits_total");
         assert_eq!(named("evicted_age_secs"), "larder_evicted_age_seconds_total");
