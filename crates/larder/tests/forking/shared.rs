@@ -118,6 +118,13 @@ fn each_field_of_another_layout_is_named() {
     open(&path).validate().unwrap();
 }
 
+#[test]
+fn a_folder_that_does_not_exist_is_named() {
+    let (folder, _) = cache_file();
+    let said = refusal(builder(&folder.path().join("missing").join("cache")));
+    assert!(said.contains("cannot create") && said.contains("No such file"), "{said}");
+}
+
 /// On a machine with another byte order, all numbers of the file are reversed.
 #[test]
 fn a_cache_of_a_machine_with_another_byte_order_is_refused_or_replaced() {

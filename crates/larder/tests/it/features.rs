@@ -25,6 +25,7 @@ const PACKAGES: &[&str] = &[
     "bitflags",
     "cfg-if",
     "crc32fast",
+    "getrandom",
     "itoa",
     "larder",
     "larder-engine",
@@ -48,9 +49,6 @@ const PACKAGES: &[&str] = &[
     "unicode-ident",
     "zerocopy",
     "zerocopy-derive",
-    "zstd",
-    "zstd-safe",
-    "zstd-sys",
 ];
 
 #[test]
@@ -71,4 +69,5 @@ fn each_feature_adds_its_packages_only() {
     assert_eq!(added("tokio"), ["pin-project-lite", "tokio"]);
     assert_eq!(added("tracing"), ["once_cell", "pin-project-lite", "tracing", "tracing-core"]);
     assert_eq!(added("metrics"), ["metrics"]);
+    assert_eq!(added("zstd"), ["zstd", "zstd-safe", "zstd-sys"]);
 }

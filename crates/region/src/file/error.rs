@@ -115,7 +115,7 @@ pub(crate) fn failed(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> 
 pub(crate) fn not_opened(doing: &'static str, path: &Path) -> impl Fn(OpenError) -> FileError {
     let path = PathBuf::from(path);
     move |error| match error {
-        OpenError::Missing => FileError::Missing { path: path.clone() },
+        OpenError::Missing(_) => FileError::Missing { path: path.clone() },
         OpenError::Exists => FileError::Exists { path: path.clone() },
         OpenError::NotRegular => FileError::NotRegular { path: path.clone() },
         OpenError::Other(source) => failed(doing, &path)(source),

@@ -10,7 +10,7 @@ use super::length::allocate;
 use super::named::{is_named, open};
 use crate::fork::forks;
 use crate::locks::{self, LockError, Locks};
-use crate::platform::{OpenAs, files};
+use crate::platform::{OpenAs, OpenError, files};
 
 /// Owner and permissions of a file, regardless of the umask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +195,11 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
 /// Creates an empty file that only this user can open for now. Errors contain `path`, the final
 /// name.
 fn create_exclusive(temporary: &Path, path: &Path) -> Result<File, FileError> {
-    files::open(temporary, OpenAs::New).map_err(not_opened("create", path))
+    files::open(temporary, OpenAs::New).map_err(|error| match error {
+        // A folder of the path.
+        OpenError::Missing(source) => failed("create", path)(source),
+        error => not_opened("create", path)(error),
+    })
 }
 
 /// Sets the owner and the permissions of a file.

@@ -84,8 +84,8 @@ impl Moment {
     expect(dead_code, reason = "no file can be opened elsewhere")
 )]
 pub(crate) enum OpenError {
-    /// The file does not exist.
-    Missing,
+    /// The file, or a folder of its path, does not exist.
+    Missing(io::Error),
     /// The file exists, but a new one was requested.
     Exists,
     /// The path names a link, a directory or a device.

@@ -25,7 +25,7 @@ pub(crate) fn open(path: &Path, mode: OpenAs) -> Result<File, OpenError> {
     };
     match rustix::fs::open(path, flags, permissions) {
         Ok(file) => Ok(file.into()),
-        Err(Errno::NOENT) => Err(OpenError::Missing),
+        Err(Errno::NOENT) => Err(OpenError::Missing(Errno::NOENT.into())),
         Err(Errno::EXIST) => Err(OpenError::Exists),
         Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV) => Err(OpenError::NotRegular),
         Err(errno) => Err(OpenError::Other(errno.into())),
