@@ -25,7 +25,9 @@ pub(crate) mod memory {
     use std::io;
     use std::ptr::NonNull;
 
-    use crate::platform::fd::BorrowedFd;
+    pub(crate) use crate::platform::unsupported::memory::{
+        collapse, map_anonymous_shared, map_file, map_huge, release_shared, take,
+    };
 
     pub(crate) fn page_bytes() -> usize {
         4096
@@ -41,47 +43,11 @@ pub(crate) mod memory {
         NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory.into())
     }
 
-    pub(crate) fn map_huge(_bytes: usize) -> io::Result<NonNull<u8>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(crate) fn map_anonymous_shared(_bytes: usize) -> io::Result<NonNull<u8>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(crate) fn map_file(
-        _file: BorrowedFd<'_>,
-        _bytes: usize,
-        _writable: bool,
-    ) -> io::Result<NonNull<u8>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     /// Keeps the pages, as the system is also allowed to do.
     ///
     /// # Safety
     /// No requirements. Unsafe only to match the version for the system.
     pub(crate) unsafe fn release(_at: NonNull<u8>, _bytes: usize) {}
-
-    /// Same as [`release`]; nothing is shared under Miri.
-    ///
-    /// # Safety
-    /// No requirements. Unsafe only to match the version for the system.
-    pub(crate) unsafe fn release_shared(_at: NonNull<u8>, _bytes: usize) {}
-
-    /// The allocator has already allocated everything.
-    ///
-    /// # Safety
-    /// No requirements. Unsafe only to match the version for the system.
-    pub(crate) unsafe fn take(_at: NonNull<u8>, _bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// The allocator's pages stay as they are.
-    ///
-    /// # Safety
-    /// No requirements. Unsafe only to match the version for the system.
-    pub(crate) unsafe fn collapse(_at: NonNull<u8>, _bytes: usize) {}
 
     /// Frees the allocation.
     ///

@@ -1,18 +1,10 @@
 //! FreeBSD. Compiled, never run: no machine with this system was at hand.
 
 pub use super::mmap::clock;
-pub(crate) use super::mmap::memory;
+pub(crate) use super::mmap::{fork, memory};
 pub use super::unix::{fd, file_id, ownership, path, user};
 pub(crate) use super::unsupported::{files, locks};
 pub use super::unsupported::{peer_groups, socket};
-
-/// Noticing forks.
-pub(crate) mod fork {
-    pub(crate) use crate::platform::unix::at_fork;
-    pub(crate) use crate::platform::unsupported::kept::{
-        borrow, close, into_number, reopen_in_place,
-    };
-}
 
 /// The advice that returns pages to the system.
 pub(super) const RELEASE: libc::c_int = libc::MADV_FREE;

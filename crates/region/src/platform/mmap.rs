@@ -1,6 +1,14 @@
 //! Private memory and clocks of the Unix systems other than Linux. Compiled, never run: no machine
 //! with such a system was at hand.
 
+/// Noticing forks.
+pub(crate) mod fork {
+    pub(crate) use crate::platform::unix::at_fork;
+    pub(crate) use crate::platform::unsupported::kept::{
+        borrow, close, into_number, reopen_in_place,
+    };
+}
+
 /// Private memory.
 pub(crate) mod memory {
     use std::io;
@@ -8,9 +16,11 @@ pub(crate) mod memory {
 
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-    use crate::platform::fd::BorrowedFd;
     use crate::platform::system::RELEASE;
-    use crate::platform::unsupported::unsupported;
+
+    pub(crate) use crate::platform::unsupported::memory::{
+        collapse, map_anonymous_shared, map_file, map_huge, release_shared, take,
+    };
 
     pub(crate) fn page_bytes() -> usize {
         rustix::param::page_size()
@@ -24,22 +34,6 @@ pub(crate) mod memory {
         Ok(NonNull::new(base.cast()).expect("mmap without MAP_FIXED never returns null"))
     }
 
-    pub(crate) fn map_anonymous_shared(_bytes: usize) -> io::Result<NonNull<u8>> {
-        unsupported()
-    }
-
-    pub(crate) fn map_file(
-        _file: BorrowedFd<'_>,
-        _bytes: usize,
-        _writable: bool,
-    ) -> io::Result<NonNull<u8>> {
-        unsupported()
-    }
-
-    pub(crate) fn map_huge(_bytes: usize) -> io::Result<NonNull<u8>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "huge pages can be reserved on Linux only"))
-    }
-
     /// Tells the system that the content of whole pages is not needed. It may take their memory at
     /// any time until they are written; then they read as zeros.
     ///
@@ -50,24 +44,6 @@ pub(crate) mod memory {
         // their content, which is allowed.
         let _ = unsafe { libc::madvise(at.as_ptr().cast(), bytes, RELEASE) };
     }
-
-    /// # Safety
-    /// No requirements: no memory is shared.
-    pub(crate) unsafe fn release_shared(_at: NonNull<u8>, _bytes: usize) {}
-
-    /// The system allocates pages at first access.
-    ///
-    /// # Safety
-    /// No requirements.
-    pub(crate) unsafe fn take(_at: NonNull<u8>, _bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// The system chooses the size of pages.
-    ///
-    /// # Safety
-    /// No requirements.
-    pub(crate) unsafe fn collapse(_at: NonNull<u8>, _bytes: usize) {}
 
     /// Removes a mapping.
     ///

@@ -15,6 +15,49 @@ pub(crate) fn unsupported<T>() -> io::Result<T> {
     ))
 }
 
+/// Memory that processes share, huge pages, and advice that only Linux takes.
+pub(crate) mod memory {
+    use std::io;
+    use std::ptr::NonNull;
+
+    use super::unsupported;
+    use crate::platform::fd::BorrowedFd;
+
+    pub(crate) fn map_anonymous_shared(_bytes: usize) -> io::Result<NonNull<u8>> {
+        unsupported()
+    }
+
+    pub(crate) fn map_file(
+        _file: BorrowedFd<'_>,
+        _bytes: usize,
+        _writable: bool,
+    ) -> io::Result<NonNull<u8>> {
+        unsupported()
+    }
+
+    pub(crate) fn map_huge(_bytes: usize) -> io::Result<NonNull<u8>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "huge pages can be reserved on Linux only"))
+    }
+
+    /// # Safety
+    /// No requirements: no memory is shared.
+    pub(crate) unsafe fn release_shared(_at: NonNull<u8>, _bytes: usize) {}
+
+    /// The system allocates pages at first access.
+    ///
+    /// # Safety
+    /// No requirements.
+    pub(crate) unsafe fn take(_at: NonNull<u8>, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The system chooses the size of pages.
+    ///
+    /// # Safety
+    /// No requirements.
+    pub(crate) unsafe fn collapse(_at: NonNull<u8>, _bytes: usize) {}
+}
+
 /// Files that contain a region.
 pub(crate) mod files {
     use std::fs::{File, Metadata};

@@ -122,8 +122,9 @@ pub(crate) mod memory {
     };
     use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
 
-    use super::fd::BorrowedFd;
-    use crate::platform::unsupported::unsupported;
+    pub(crate) use crate::platform::unsupported::memory::{
+        collapse, map_anonymous_shared, map_file, map_huge, release_shared, take,
+    };
 
     pub(crate) fn page_bytes() -> usize {
         let mut info = MaybeUninit::<SYSTEM_INFO>::zeroed();
@@ -143,22 +144,6 @@ pub(crate) mod memory {
         NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)
     }
 
-    pub(crate) fn map_anonymous_shared(_bytes: usize) -> io::Result<NonNull<u8>> {
-        unsupported()
-    }
-
-    pub(crate) fn map_file(
-        _file: BorrowedFd<'_>,
-        _bytes: usize,
-        _writable: bool,
-    ) -> io::Result<NonNull<u8>> {
-        unsupported()
-    }
-
-    pub(crate) fn map_huge(_bytes: usize) -> io::Result<NonNull<u8>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "huge pages can be reserved on Linux only"))
-    }
-
     /// Tells the system that the content of whole pages is not needed. It may take their memory
     /// instead of writing them to the page file.
     ///
@@ -169,24 +154,6 @@ pub(crate) mod memory {
         // is ignored. If the system refuses, the pages keep their content, which is allowed.
         let _ = unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_RESET, PAGE_NOACCESS) };
     }
-
-    /// # Safety
-    /// No requirements: no memory is shared.
-    pub(crate) unsafe fn release_shared(_at: NonNull<u8>, _bytes: usize) {}
-
-    /// The system allocates pages at first access.
-    ///
-    /// # Safety
-    /// No requirements.
-    pub(crate) unsafe fn take(_at: NonNull<u8>, _bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Large pages need a privilege on Windows.
-    ///
-    /// # Safety
-    /// No requirements.
-    pub(crate) unsafe fn collapse(_at: NonNull<u8>, _bytes: usize) {}
 
     /// Removes a mapping.
     ///
